@@ -1,10 +1,11 @@
-//! The vocabulary every layer shares: identifiers, byte ranges, checksums and instruments that measure.
+//! The vocabulary every layer shares: identifiers, byte ranges, layouts, checksums and instruments that measure.
 //!
 //! Promises: each identifier is its own type, so that a block number is never passed where a segment is
 //! meant; checksums are the ones named in the on-disk format. Does no I/O and knows no layer.
 
 mod checksum;
 mod id;
+mod layout;
 pub mod metrics;
 mod range;
 
@@ -13,6 +14,7 @@ pub use id::{
     BlockNumber, CheckpointGeneration, DriveId, DriveIndex, Epoch, HolderId, LayerId, PageNumber, PoolId,
     SegmentGeneration, SegmentId, Sequence, SliceId, VolumeId,
 };
+pub use layout::{Layout, NoLayout};
 pub use range::{ByteRange, Extent};
 
 /// Bytes in one KiB.

@@ -7,7 +7,7 @@ use crate::{
     members::{MAX_MEMBERS, MEMBERS_OFFSETS},
     writer_session::{Fences, MAX_FENCES},
 };
-use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, PoolId, SliceId, crc64};
+use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, Layout, PoolId, SliceId, crc64};
 use quoin_world::{Buf, DiskError, Slice};
 use uuid::Uuid;
 use zerocopy::{
@@ -96,7 +96,9 @@ struct RawLabel {
     journal_columns: U32,
     fences: U32,
     fence: [RawFence; MAX_FENCES],
-    reserved: [u8; 3128],
+    data_columns: u8,
+    parity_columns: u8,
+    reserved: [u8; 3126],
     checksum: U64,
 }
 
@@ -164,6 +166,8 @@ pub struct Label {
     pub slabs_start_bytes: u64,
     /// On how many drives each journal extent of the pool lies, at most [`MOST_JOURNAL_COLUMNS`].
     pub journal_columns: u8,
+    /// How the pool protects what it has no other instruction for.
+    pub layout: Layout,
 }
 
 /// What one copy of the label turned out to be.
@@ -269,6 +273,7 @@ impl Label {
         raw.slices = u32::from(self.slices).into();
         raw.slabs_start = self.slabs_start_bytes.into();
         raw.journal_columns = u32::from(self.journal_columns).into();
+        (raw.data_columns, raw.parity_columns) = (self.layout.data(), self.layout.parity());
         raw.fences = (self.fences.of.len() as u32).into();
         for (raw, (holder, lowest)) in raw.fence.iter_mut().zip(&self.fences.of) {
             *raw = RawFence { holder: *holder.0.as_bytes(), lowest: (*lowest).into() };
@@ -300,6 +305,12 @@ impl Label {
         };
         let fence = |raw: &RawFence| (HolderId(Uuid::from_bytes(raw.holder)), raw.lowest.get());
         let fences = Fences { epoch: Epoch(raw.epoch.get()), of: fenced.iter().map(fence).collect() };
+        let Some(layout) = Layout::new(raw.data_columns, raw.parity_columns) else {
+            return Copy::Damaged(format!(
+                "layout {}+{} is impossible",
+                raw.data_columns, raw.parity_columns
+            ));
+        };
         let label = Label {
             pool: PoolId(Uuid::from_bytes(raw.pool)),
             pool_name: pool_name.to_owned(),
@@ -317,6 +328,7 @@ impl Label {
             slices: u8::try_from(raw.slices.get()).unwrap_or(0),
             slabs_start_bytes: raw.slabs_start.get(),
             journal_columns: u8::try_from(raw.journal_columns.get()).unwrap_or(0),
+            layout,
         };
         match label.problem() {
             None => Copy::Valid(Box::new(label)),

@@ -2,7 +2,7 @@
 
 use crate::*;
 use futures_util::future::join_all;
-use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, PoolId, SliceId};
+use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, Layout, PoolId, SliceId};
 use quoin_world::{Buf, Disk, Slice};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
 use std::sync::Arc;
@@ -33,6 +33,7 @@ pub(crate) fn label(index: u16) -> Label {
         slices: 1,
         slabs_start_bytes: 0,
         journal_columns: 1,
+        layout: Layout::NONE,
     }
 }
 

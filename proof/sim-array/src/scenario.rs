@@ -1,6 +1,6 @@
 //! What a seed is like: its drives, options, load, and how each of its boots ends.
 
-use quoin_base::{KIB, MIB};
+use quoin_base::{KIB, Layout, MIB};
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
 use rand::{RngExt, SeedableRng};
@@ -88,6 +88,7 @@ impl Scenario {
             journal_bytes: Some(journal_bytes),
             slices,
             journal_columns: 1,
+            layout: Layout::NONE,
         };
         let pool = PoolOptions {
             buffer_bytes: log_uniform(&mut rng, 512 * KIB, 8 * MIB),

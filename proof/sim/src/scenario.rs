@@ -4,7 +4,7 @@ use crate::{
     choices::{Choices, Faults, Load},
     model::Window,
 };
-use quoin_base::{GIB, KIB, MIB, SECTOR_BYTES};
+use quoin_base::{GIB, KIB, Layout, MIB, SECTOR_BYTES};
 use quoin_drive::Roles;
 use quoin_pool::{FormatOptions, PoolOptions};
 use rand::{RngExt, SeedableRng};
@@ -289,6 +289,7 @@ impl Scenario {
             row_bytes: pick(&mut rng, &[16 << 10, 32 << 10, 64 << 10]),
             journal_bytes: Some(layout.journal_bytes),
             journal_columns: columns,
+            layout: Layout::NONE,
             slices,
         };
         let pool = pool_options(&mut rng, seed, slices);

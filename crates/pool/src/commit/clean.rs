@@ -50,7 +50,7 @@ impl Committer {
         let walks = chosen.iter().map(|(id, segment)| {
             rows_of(
                 &slice.segments.io,
-                slice.segments.table.full_row_bytes(segment.stream, block_bytes),
+                slice.segments.table.full_row_bytes(segment, block_bytes),
                 *id,
                 segment,
             )
@@ -121,8 +121,8 @@ impl Committer {
         let due_room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
         // Each page of the block table that changes may make others due.
         let pages = slice.space.table_pages_within(due_room) as usize;
-        let bytes =
-            MOVED_BYTES.min((slice.options().buffer_bytes / 4).max(slice.segments.table.segment_bytes()));
+        let bytes = MOVED_BYTES
+            .min((slice.options().buffer_bytes / 4).max(slice.segments.table.most_segment_bytes()));
         let mut allowance = Allowance { bytes, pages };
         let (mut blocks, mut changed) = (Vec::new(), BTreeSet::new());
         for (id, segment, rows) in segments {

@@ -353,7 +353,7 @@ impl Committer {
         let usage = self.slice.segments.table.usage();
         self.slice.count_reserved();
         let metadata = usage.live_meta + self.slice.metadata.pages.unplaced_bytes();
-        self.slice.space.update(usage.live_data, metadata, usage.table_slabs);
+        self.slice.space.update(usage.net_live_data, metadata, usage.table_slabs);
     }
 
     /// Notes that destage has blocks to write: from now on it may wait for the cleaner again.

@@ -122,7 +122,7 @@ pub(crate) struct Slabs {
     pub clean_below: u64,
 }
 
-/// Slabs that may change hands.
+/// Net slabs that may change hands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claims {
     /// Slices of the pool.

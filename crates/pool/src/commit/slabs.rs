@@ -19,6 +19,7 @@ impl Committer {
             InVain::Yes => (slabs.free + slabs.coming).saturating_sub(slabs.clean_below),
             InVain::No | InVain::ForNow | InVain::Retry => u64::MAX,
         };
+        let net = |slabs| slice.space.overhead().net(slabs);
         let (slices, nobodys) = (store.slice_count(), store.nobodys_slabs());
         let standing = match slices {
             // There is no other slice to spare slabs for.
@@ -27,17 +28,17 @@ impl Committer {
         };
         Claims {
             slices,
-            nobodys,
-            claimable: nobodys + standing.others_spare,
-            wanted: standing.wanted,
+            nobodys: net(nobodys),
+            claimable: net(nobodys + standing.others_spare),
+            wanted: net(standing.wanted),
             // Of interest only while there are slabs to claim.
             room: if nobodys > 0 { slice.space.room_slabs(charged) } else { 0 },
-            owed: standing.owed,
+            owed: net(standing.owed),
             cleans_after_checkpoint: self.cleaning.in_vain() == InVain::ForNow,
         }
     }
 
-    /// Takes so many ungranted slabs, or as many as there are, and wakes the writers that wait for slabs. False
+    /// Takes so many ungranted net slabs, or as many as there are, and wakes the writers that wait for slabs. False
     /// if there are none.
     pub(super) async fn claim(&mut self, slabs: u64) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
@@ -50,7 +51,7 @@ impl Committer {
         Ok(claimed > 0)
     }
 
-    /// Gives back so many free slabs, or as many as it can spare. False if it can spare none.
+    /// Gives back so many free net slabs, or as many as it can spare. False if it can spare none.
     pub(super) async fn give_back(&mut self, slabs: u64) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
         let given = slice.give_back(slabs).await?;

@@ -56,7 +56,7 @@ impl Placer {
     pub(crate) fn new(threads: usize, segments: Arc<SegmentTable>, store: &Store) -> Self {
         let queues: Vec<_> = (0..threads).map(|_| Queue::default()).collect();
         queues.iter().for_each(|queue| store.health().wake_also(queue.wake.clone()));
-        let slabs = store.fair_slabs(segments.usage().data_slabs);
+        let slabs = segments.fair_slabs(store);
         let numbers = Numbers::new(MOST_NUMBERS.min(slabs as usize * 8));
         Self {
             queues,

@@ -474,7 +474,7 @@ impl Walk<'_> {
                     format!("it is counted to hold {} live sectors and holds {live}", segment.live_sectors),
                 );
             }
-            if segment.written_bytes > io.segments.segment_bytes() {
+            if segment.written_bytes > io.segments.segment_bytes(segment.stripes.geometry) {
                 self.report.add(format!("segment {id}"), "more is recorded to be written than it can hold");
                 continue;
             }

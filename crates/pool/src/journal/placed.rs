@@ -67,7 +67,7 @@ impl<'a> PlacedRows<'a> {
         let Some(set) = self.stripes(first.segment(), sequence) else { return Ok(false) };
         let (begin, block) = (first.offset_bytes(), first.len_bytes());
         let range = ByteRange::new(begin, block * record.crcs.len() as u64);
-        if range.end() > self.io.segments.segment_bytes() {
+        if range.end() > self.io.segments.segment_bytes(set.geometry) {
             return Ok(false);
         }
         if let Ok(bytes) = self.io.store.read_segment(&set, pages_of(range)).await {
@@ -105,7 +105,7 @@ impl<'a> PlacedRows<'a> {
         let set = self.stripes(first.segment(), Sequence(record.header.sequence.get()))?;
         let len = first.len_bytes() * record.crcs.len() as u64;
         let range = ByteRange::new(first.offset_bytes(), len);
-        (range.end() <= self.io.segments.segment_bytes()).then(|| (set.columns[0], range))
+        (range.end() <= self.io.segments.segment_bytes(set.geometry)).then(|| (set.columns[0], range))
     }
 
     async fn read(&self, set: &StripeSet, range: ByteRange) -> Result<Vec<u8>, StripeError> {

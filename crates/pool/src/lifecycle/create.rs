@@ -61,6 +61,7 @@ async fn make(
             slices: options.slices,
             slabs_start_bytes: slabs_start(len_bytes, options.slab_bytes),
             journal_columns: options.journal_columns,
+            layout: options.layout,
         };
         drives.push(Drive::format(disk, label, WriterSession::unnamed(Epoch::default())).await?);
     }

@@ -25,7 +25,7 @@ use crate::{
         TableSlabs, Transaction, metadata::Metadata,
     },
     segment::{io::SegmentIo, opened::OpenedSegment},
-    space::Space,
+    space::{Overhead, Space},
     store::{Store, roots::following},
 };
 use quoin_base::{
@@ -61,12 +61,12 @@ impl Opened {
     fn dirty_bytes(&self, options: &PoolOptions) -> u64 {
         let slab_bytes = u64::from(self.io.store.slab_bytes());
         let usage = self.io.segments.usage();
-        let slabs = self.io.store.fair_slabs(usage.data_slabs);
+        let slabs = self.io.segments.fair_slabs(&self.io.store);
         let most = options.dirty_bytes.min(slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
         let promised = self.promised_bytes();
         let halves = iter::successors(Some(most), |dirty| Some(dirty / 2));
         let keeps =
-            |&dirty: &u64| usage.live_data.saturating_add(promised) <= self.gauge(dirty, options).limit();
+            |&dirty: &u64| usage.net_live_data.saturating_add(promised) <= self.gauge(dirty, options).limit();
         match promised {
             0 => most,
             _ => halves.take_while(|&dirty| dirty >= LEAST_DIRTY_BYTES).find(keeps).unwrap_or(most),
@@ -103,9 +103,10 @@ impl Opened {
         // The cleaner finds something worth cleaning as long as segments are emptier than this on average.
         let filled_bytes = segments.dense_bytes(block_bytes) - 2 * segments.slack_bytes(block_bytes);
         let options = PoolOptions { dirty_bytes, ..options.clone() };
-        let space = Space::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, &options);
+        let overhead = Overhead::of(&segments.layouts());
+        let space = Space::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, overhead, &options);
         space.has_numbers(BlockNumber(self.root.blocks_end.get()));
-        space.update(usage.live_data, usage.live_meta, usage.table_slabs);
+        space.update(usage.net_live_data, usage.live_meta, usage.table_slabs);
         space
     }
 }

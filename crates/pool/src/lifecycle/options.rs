@@ -1,7 +1,7 @@
 //! What can be set about a pool: at its birth, and each time it is opened.
 
 use crate::format::LAYERS_END;
-use quoin_base::{GIB, KIB, MIB};
+use quoin_base::{GIB, KIB, Layout, MIB};
 use std::time::Duration;
 
 /// Extents a journal of the default size has at least: enough for six data threads.
@@ -32,6 +32,8 @@ pub struct FormatOptions {
     pub journal_columns: u8,
     /// Logs that the pool is divided into, each with its own volumes: from 1 to 16.
     pub slices: u8,
+    /// How data is protected over the drives with the data role, which count as a fault domain each.
+    pub layout: Layout,
 }
 
 impl Default for FormatOptions {
@@ -43,6 +45,7 @@ impl Default for FormatOptions {
             journal_bytes: None,
             journal_columns: 1,
             slices: 1,
+            layout: Layout::NONE,
         }
     }
 }

@@ -30,7 +30,7 @@ impl Slice {
             self.merge_dropped().await?;
         }
         let short = |charged| self.space.slabs_short_of(pending, charged);
-        if short(self.buffer.charged_blocks()) > 0 && short(0) <= self.store.claimable(self.id()) {
+        if short(self.buffer.charged_blocks()) > 0 && short(0) <= self.claimable() {
             self.drain().await?;
         }
         self.makes_room_with_slabs(pending).await;
@@ -41,7 +41,7 @@ impl Slice {
     async fn makes_room_with_slabs(&self, pending: Promise) -> bool {
         let short = || self.space.slabs_short_of(pending, self.buffer.charged_blocks());
         let slabs = short();
-        if slabs > 0 && slabs <= self.store.claimable(self.id()) {
+        if slabs > 0 && slabs <= self.claimable() {
             self.grow(slabs).await;
         }
         short() == 0
@@ -64,7 +64,7 @@ impl Slice {
         } else {
             Err(PoolError::CannotReserve {
                 wanted_bytes: pending.unmapped.saturating_mul(self.buffer.block_bytes),
-                free_bytes: self.space.reservable_bytes(charged, self.store.claimable(self.id())),
+                free_bytes: self.space.reservable_bytes(charged, self.claimable()),
             })
         }
     }

@@ -210,9 +210,9 @@ impl Pool {
     pub fn stats(&self) -> PoolStats {
         let mut sum = PoolStats::default();
         self.slices.iter().for_each(|slice| sum.add(&slice.stats()));
-        let slabs = self.store.nobodys_slabs();
+        let slabs = self.slices[0].space.overhead().net(self.store.nobodys_slabs());
         let (holds, takes) =
-            (self.slices[0].segments.table.segment_bytes(), self.slices[0].space.bytes_of(slabs));
+            (self.slices[0].segments.table.slab_bytes(), self.slices[0].space.bytes_of(slabs));
         sum.capacity_bytes += slabs * holds;
         (sum.segments, sum.free_segments) = (sum.segments + slabs, sum.free_segments + slabs);
         (sum.usable_bytes, sum.free_bytes) = (sum.usable_bytes + takes, sum.free_bytes + takes);

@@ -22,7 +22,7 @@ impl Slice {
         let block_bytes = self.buffer.block_bytes;
         let dropped_bytes = get(&c.dropped_blocks) * block_bytes;
         PoolStats {
-            capacity_bytes: segments.data_slabs * self.segments.table.segment_bytes(),
+            capacity_bytes: segments.data_slabs * self.segments.table.slab_bytes(),
             usable_bytes: self.space.limit(),
             free_bytes: self.space.free_bytes(),
             reserved_bytes: reserved.blocks.saturating_mul(self.buffer.block_bytes),

@@ -14,6 +14,7 @@ use crate::{
     error::PoolError,
     format::{Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
     segment::readers::ReaderEpochs,
+    space::Overhead,
     store::Store,
 };
 use quoin_base::{
@@ -32,11 +33,13 @@ use zerocopy::{FromBytes, IntoBytes};
 mod granted;
 mod held;
 mod index;
+mod layouts;
 mod placed;
 mod table_slabs;
 
 use granted::Granted;
 use index::Index;
+pub(crate) use layouts::{Domain, Layouts};
 use table_slabs::most_data_slabs;
 pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for};
 
@@ -63,15 +66,6 @@ impl Stream {
     pub(crate) fn contents_begin(self, offset: u64) -> u64 {
         let after_head = offset + PAGE_BYTES as u64;
         if self.is_metadata() { after_head } else { after_head.next_multiple_of(DATA_ALIGN_BYTES) }
-    }
-
-    /// How long a row gets, where `row_bytes` are a full one. A placed row has its head beside that: as many blocks go into
-    /// it as into a long write.
-    pub(crate) fn row_end(self, row_bytes: u64) -> u64 {
-        match self {
-            Self::Placed => self.contents_begin(0) + row_bytes,
-            Self::Data | Self::Meta | Self::Cleaned => row_bytes,
-        }
     }
 
     pub(crate) fn is_metadata(self) -> bool {
@@ -113,6 +107,11 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    /// Columns of data and of parity.
+    fn spread(&self) -> (u8, u8) {
+        (self.stripes.geometry.data, self.stripes.geometry.parity)
+    }
+
     /// True when nothing in it is live, awaits publication or is named by a record that replay may find.
     fn is_given_up(&self) -> bool {
         self.state == SegmentState::Sealed
@@ -133,15 +132,17 @@ struct Inner {
     /// By id; entry 0 is never used.
     segments: Vec<Segment>,
     free_ids: BTreeSet<u32>,
-    /// Slabs that the slice holds, and those of them that no segment has, by drive.
-    held_slabs: u64,
+    layouts: Layouts,
+    /// How many slabs the slice holds of each drive, and those of them that no segment has.
+    held_slabs: BTreeMap<DriveIndex, u64>,
     free_slabs: BTreeMap<DriveIndex, BTreeSet<u32>>,
     quarantine: VecDeque<Quarantined>,
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
     index: Index,
     dirty_pages: BTreeSet<PageNumber>,
-    live_data_sectors: u64,
+    /// Live data, by how its segments are spread.
+    live_data_sectors: BTreeMap<(u8, u8), u64>,
     live_meta_sectors: u64,
 }
 
@@ -158,14 +159,17 @@ pub(crate) struct SegmentTable {
 /// Space in figures, in bytes unless named otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SegmentUse {
-    /// Those that the slice holds.
+    /// Those that the slice holds, net.
     pub data_slabs: u64,
     /// Those that hold the table, all copies, and those that it left but a durable root still names.
     pub table_slabs: u64,
+    /// Net.
     pub free_slabs: u64,
-    /// Of segments that are empty and not to be used again yet.
+    /// Of segments that are empty and not to be used again yet, net.
     pub awaiting_slabs: u64,
     pub live_data: u64,
+    /// What live data takes as if it was laid out as new data is.
+    pub net_live_data: u64,
     pub live_meta: u64,
 }
 
@@ -183,7 +187,7 @@ impl SegmentTable {
             granted.take(format!("table slab {number}"), &columns)?;
         }
         let mut segments = Vec::new();
-        let (mut live_data_sectors, mut live_meta_sectors) = (0, 0);
+        let (mut live_data_sectors, mut live_meta_sectors) = (BTreeMap::new(), 0);
         segments.push(free_segment());
         for (id, bytes) in entries {
             let segment = decode(bytes, id)?;
@@ -191,7 +195,7 @@ impl SegmentTable {
             if segment.stream.is_metadata() {
                 live_meta_sectors += u64::from(segment.live_sectors);
             } else {
-                live_data_sectors += u64::from(segment.live_sectors);
+                *live_data_sectors.entry(segment.spread()).or_default() += u64::from(segment.live_sectors);
             }
             segments.resize_with(segments.len().max(id + 1), free_segment);
             segments[id] = segment;
@@ -204,7 +208,8 @@ impl SegmentTable {
         let inner = Inner {
             segments,
             free_ids,
-            held_slabs: granted.count(),
+            layouts: store.layouts(),
+            held_slabs: granted.counts(),
             free_slabs: granted.free,
             quarantine: VecDeque::new(),
             placed: BTreeSet::new(),
@@ -258,52 +263,93 @@ impl SegmentTable {
         u64::from(self.row_bytes)
     }
 
-    pub(crate) fn segment_bytes(&self) -> u64 {
-        Geometry::none(self.row_bytes).segment_bytes(self.slab_bytes)
+    /// Data bytes of a segment that is spread so.
+    pub(crate) fn segment_bytes(&self, geometry: Geometry) -> u64 {
+        geometry.segment_bytes(self.slab_bytes)
     }
 
-    /// The most bytes of pool blocks a segment holds: all but the heads of its rows and what is too short for
-    /// a block.
+    /// The net slabs of the slice's share: those that it holds, and an equal part of the ungranted ones.
+    pub(crate) fn fair_slabs(&self, store: &Store) -> u64 {
+        let share = store.nobodys_slabs() / store.slice_count();
+        self.usage().data_slabs + Overhead::of(&self.layouts()).net(share)
+    }
+
+    /// Data bytes of a new segment of data.
+    pub(crate) fn most_segment_bytes(&self) -> u64 {
+        self.segment_bytes(self.geometry_of_data())
+    }
+
+    pub(crate) fn slab_bytes(&self) -> u64 {
+        u64::from(self.slab_bytes)
+    }
+
+    /// Lays out new data and metadata so from now on.
+    pub(crate) fn set_layouts(&self, layouts: Layouts) {
+        self.inner.write().layouts = layouts;
+    }
+
+    /// How new data and metadata is laid out.
+    pub(crate) fn layouts(&self) -> Layouts {
+        self.inner.read().layouts.clone()
+    }
+
+    /// The most bytes of pool blocks that a net slab holds: all but the heads of rows and what is too short for a block.
     pub(crate) fn dense_bytes(&self, block_bytes: u64) -> u64 {
+        let geometry = self.geometry_of_data();
         let head = DATA_ALIGN_BYTES;
-        let (full_row, segment) = (self.longest_row(head, block_bytes, u64::MAX), self.segment_bytes());
-        let last_row = self.longest_row(head, block_bytes, segment % full_row);
-        segment / full_row * (full_row - head) + last_row.saturating_sub(head)
+        let full_row = longest_row(geometry, head, block_bytes, u64::MAX);
+        let segment = self.segment_bytes(geometry);
+        // A row takes whole stripes.
+        let row_takes = full_row.next_multiple_of(geometry.stripe_bytes());
+        let last_row = longest_row(geometry, head, block_bytes, segment % row_takes);
+        let bytes = segment / row_takes * (full_row - head) + last_row.saturating_sub(head);
+        bytes / u64::from(geometry.data)
     }
 
-    /// Bytes of a row of a stream that nothing ended early, if it begins where contents may begin.
-    pub(crate) fn full_row_bytes(&self, stream: Stream, block_bytes: u64) -> u64 {
+    fn geometry_of_data(&self) -> Geometry {
+        let layouts = self.layouts();
+        layouts.geometry(layouts.of_data())
+    }
+
+    /// Bytes of a row of a segment that nothing ended early, if it begins where contents may begin.
+    pub(crate) fn full_row_bytes(&self, segment: &Segment, block_bytes: u64) -> u64 {
+        let (stream, geometry) = (segment.stream, segment.stripes.geometry);
+        let len_bytes = match stream {
+            Stream::Placed => self.row_end(stream, geometry),
+            Stream::Meta => longest_row(geometry, PAGE_BYTES as u64, PAGE_BYTES as u64, u64::MAX),
+            Stream::Data | Stream::Cleaned => longest_row(geometry, DATA_ALIGN_BYTES, block_bytes, u64::MAX),
+        };
+        len_bytes.next_multiple_of(geometry.stripe_bytes())
+    }
+
+    /// How long a row gets. A placed row has its head beside what others hold: as many blocks go into it as into a long write.
+    pub(crate) fn row_end(&self, stream: Stream, geometry: Geometry) -> u64 {
         match stream {
-            Stream::Placed => stream.row_end(self.row_bytes()),
-            Stream::Meta => self.longest_row(PAGE_BYTES as u64, PAGE_BYTES as u64, u64::MAX),
-            Stream::Data | Stream::Cleaned => self.longest_row(DATA_ALIGN_BYTES, block_bytes, u64::MAX),
+            Stream::Placed => {
+                (stream.contents_begin(0) + self.row_bytes()).next_multiple_of(geometry.stripe_bytes())
+            }
+            Stream::Data | Stream::Meta | Stream::Cleaned => geometry.row_bytes.into(),
         }
     }
 
-    /// The longest row within `room` bytes whose contents, each of `content_bytes`, begin after `head` bytes.
-    fn longest_row(&self, head: u64, content_bytes: u64, room: u64) -> u64 {
-        let room = room.min(u64::from(self.row_bytes));
-        head + (room.saturating_sub(head) / content_bytes).min(ROW_CONTENTS as u64) * content_bytes
-    }
-
-    /// What a segment may hold less than [`SegmentTable::dense_bytes`] without being worth cleaning: as much as
-    /// the heads of rows that ended early may cost the segments it would be moved to.
+    /// What a net slab may hold less than [`SegmentTable::dense_bytes`] without being worth cleaning: as much as
+    /// the heads of rows that ended early may cost the segments it would be moved to, and what fills them up to a stripe.
     pub(crate) fn slack_bytes(&self, block_bytes: u64) -> u64 {
-        (self.dense_bytes(block_bytes) / 32).max(3 * block_bytes)
+        let geometry = self.geometry_of_data();
+        let stripe = if geometry.data > 1 { geometry.stripe_bytes() / u64::from(geometry.data) } else { 0 };
+        (self.dense_bytes(block_bytes) / 32).max(3 * block_bytes / u64::from(geometry.data) + stripe)
     }
 
-    /// Opens a segment on the drive with the most free slabs.
+    /// Opens a segment on the drives with the most free slabs.
     pub(crate) fn take(&self, stream: Stream) -> Option<(SegmentId, Segment)> {
         self.take_elsewhere(stream, &[])
     }
 
-    /// The same on another drive than these.
+    /// The same on other drives than these.
     pub(crate) fn take_elsewhere(&self, stream: Stream, but: &[DriveIndex]) -> Option<(SegmentId, Segment)> {
         let mut inner = self.inner.write();
-        // A slab, and an id: one that came free, or the next.
-        let drive = inner.roomiest_drive(but)?;
-        let slab = inner.free_slabs.get_mut(&drive)?.pop_first()?;
-        let column = Column { drive, slab };
+        // Slabs, and an id: one that came free, or the next.
+        let (geometry, drives) = inner.choose_drives(stream, but)?;
         let id = match inner.free_ids.pop_first() {
             Some(id) => id,
             None => {
@@ -315,10 +361,18 @@ impl SegmentTable {
             inner.segments[id as usize].state == SegmentState::Free,
             "segment {id} is opened while in use"
         );
+        let mut columns = Vec::with_capacity(drives.len());
+        for drive in drives {
+            let slab = inner.free_slabs.get_mut(&drive).and_then(BTreeSet::pop_first);
+            columns.push(Column { drive, slab: slab.expect("a drive is chosen that has a free slab") });
+        }
+        // Parity takes turns.
+        let turn = id as usize % columns.len();
+        columns.rotate_left(turn);
         let segment = Segment {
             state: SegmentState::Open,
             stream,
-            stripes: StripeSet::whole(Geometry::none(self.row_bytes), Arc::from([column])),
+            stripes: StripeSet::whole(geometry, columns.into()),
             generation: inner.segments[id as usize].generation.next(),
             live_sectors: 0,
             placed_sectors: 0,
@@ -337,7 +391,8 @@ impl SegmentTable {
         let segment = &mut inner.segments[id.0 as usize];
         let before = segment.written_bytes;
         assert!(
-            segment.state != SegmentState::Free && (before..=self.segment_bytes()).contains(&written_bytes),
+            segment.state != SegmentState::Free
+                && (before..=self.segment_bytes(segment.stripes.geometry)).contains(&written_bytes),
             "segment {id} is written up to {written_bytes}, after {before}"
         );
         segment.written_bytes = written_bytes;
@@ -367,7 +422,8 @@ impl SegmentTable {
         let segment = &inner.segments[location.segment().0 as usize];
         let counted = u64::from(segment.live_sectors) + u64::from(segment.placed_sectors);
         assert!(
-            segment.state != SegmentState::Open || counted * SECTOR_BYTES <= self.segment_bytes(),
+            segment.state != SegmentState::Open
+                || counted * SECTOR_BYTES <= self.segment_bytes(segment.stripes.geometry),
             "{counted} sectors are live in segment {}, more than it has",
             location.segment()
         );
@@ -423,11 +479,12 @@ impl SegmentTable {
     pub(crate) fn usage(&self) -> SegmentUse {
         let inner = self.inner.read();
         SegmentUse {
-            data_slabs: inner.held_slabs,
+            data_slabs: inner.net_held(),
             table_slabs: self.table_slabs.columns(),
-            free_slabs: inner.free_slabs.values().map(|free| free.len() as u64).sum(),
-            awaiting_slabs: inner.quarantine.len() as u64,
-            live_data: inner.live_data_sectors * SECTOR_BYTES,
+            free_slabs: inner.net_free(),
+            awaiting_slabs: inner.quarantine.iter().map(|waiting| inner.net_slabs_of(waiting.id)).sum(),
+            live_data: inner.live_data_sectors.values().sum::<u64>() * SECTOR_BYTES,
+            net_live_data: inner.net_live_sectors() * SECTOR_BYTES,
             live_meta: inner.live_meta_sectors * SECTOR_BYTES,
         }
     }
@@ -463,11 +520,28 @@ impl SegmentTable {
 }
 
 impl Inner {
-    /// The drive with the most free slabs, other than these.
-    fn roomiest_drive(&self, but: &[DriveIndex]) -> Option<DriveIndex> {
+    /// The drive with the most free slabs.
+    fn roomiest_drive(&self) -> Option<DriveIndex> {
         let by_room = |(drive, free): &(&DriveIndex, &BTreeSet<u32>)| (free.len(), Reverse(**drive));
-        let others = self.free_slabs.iter().filter(|(drive, _)| !but.contains(drive));
-        others.max_by_key(by_room).map(|(drive, _)| *drive)
+        self.free_slabs.iter().max_by_key(by_room).map(|(drive, _)| *drive)
+    }
+
+    /// What a segment takes, in net slabs: a copy of metadata takes as much as data with what protects it.
+    fn net_slabs_of(&self, id: SegmentId) -> u64 {
+        let layout = self.layouts.of_data();
+        let columns = self.segments[id.0 as usize].stripes.columns.len() as u64;
+        columns * u64::from(layout.data()) / u64::from(layout.columns())
+    }
+
+    /// What live data takes, in sectors, as if it was laid out as new data is.
+    fn net_live_sectors(&self) -> u64 {
+        let layout = self.layouts.of_data();
+        let (data, columns) = (u64::from(layout.data()), u64::from(layout.columns()));
+        let net = |(&(its_data, its_parity), sectors): (&(u8, u8), &u64)| {
+            let its_columns = u64::from(its_data) + u64::from(its_parity);
+            (sectors * its_columns * data).div_ceil(u64::from(its_data) * columns)
+        };
+        self.live_data_sectors.iter().map(net).sum()
     }
 
     fn dirty(&mut self, id: u32) {
@@ -485,7 +559,7 @@ impl Inner {
         let total = if segment.stream.is_metadata() {
             &mut self.live_meta_sectors
         } else {
-            &mut self.live_data_sectors
+            self.live_data_sectors.entry(segment.spread()).or_default()
         };
         if up {
             segment.live_sectors += location.sectors();
@@ -537,6 +611,12 @@ impl Inner {
         }
         self.quarantine.len() < before
     }
+}
+
+/// The longest row within `room` bytes whose contents, each of `content_bytes`, begin after `head` bytes.
+fn longest_row(geometry: Geometry, head: u64, content_bytes: u64, room: u64) -> u64 {
+    let room = room.min(u64::from(geometry.row_bytes));
+    head + (room.saturating_sub(head) / content_bytes).min(ROW_CONTENTS as u64) * content_bytes
 }
 
 fn free_segment() -> Segment {

@@ -1,7 +1,7 @@
 //! A world whose threads are a model checker's, with a drive in RAM and a pool on it.
 
 use crate::{FormatOptions, Pool, PoolOptions, Transaction, format};
-use quoin_base::{MIB, VolumeId};
+use quoin_base::{Layout, MIB, VolumeId};
 use quoin_drive::{Roles, open_set};
 use quoin_world::{Buf, Completion, Disk, DiskOp, Job, Nanos, Task, Thread, World};
 use shuttle::{current, future};
@@ -177,6 +177,7 @@ impl Bench {
             journal_bytes: Some(4 * MIB),
             slices: 1,
             journal_columns: 1,
+            layout: Layout::NONE,
         };
         let disk: Arc<dyn Disk> = Arc::new(SharedDisk(self.disk.clone()));
         format(&*self.world, vec![(disk, roles)], options).await.unwrap();

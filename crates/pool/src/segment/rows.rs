@@ -62,8 +62,9 @@ impl RowWriter {
         let fits = !self.row_ended
             && self.rows.last().is_some_and(|row| {
                 let end = row.len_bytes + len_bytes as u64;
-                end <= self.stream.row_end(u64::from(row.layout.stripes.geometry.row_bytes))
-                    && row.offset + end <= segments.table.segment_bytes()
+                let geometry = row.layout.stripes.geometry;
+                end <= segments.table.row_end(self.stream, geometry)
+                    && row.offset + end <= segments.table.segment_bytes(geometry)
                     && row.contents.len() < ROW_CONTENTS
             });
         // Another row, in an open segment of the stream. Its contents begin behind its head.
@@ -78,10 +79,11 @@ impl RowWriter {
             self.rows.push(Row { segment, layout, stream, offset, len_bytes, contents: Vec::new(), data });
             self.row_ended = false;
         }
-        let location = self.rows.last_mut()?.push(content, len_bytes);
+        let row = self.rows.last_mut()?;
+        let location = row.push(content, len_bytes);
         let (segment, end) = (location.segment(), location.offset_bytes() + location.len_bytes());
         assert!(
-            end <= segments.table.segment_bytes(),
+            end <= segments.table.segment_bytes(row.layout.stripes.geometry),
             "what is placed ends at {end}, beyond segment {segment}"
         );
         // Live from here on: a segment that is sealed before its rows are published must not look empty.
@@ -119,7 +121,7 @@ impl RowWriter {
             self.turn %= self.open.len();
             let (id, segment) = &self.open[self.turn];
             let begin = self.stream.contents_begin(segment.written_bytes);
-            if begin + len_bytes <= segments.table.segment_bytes() {
+            if begin + len_bytes <= segments.table.segment_bytes(segment.stripes.geometry) {
                 return Some(());
             }
             let full = *id;
@@ -151,7 +153,7 @@ impl RowWriter {
         self.row_ended = true;
         let Some(row) = self.rows.last() else { return };
         let Some((id, open)) = self.open.iter_mut().find(|(id, _)| *id == row.segment) else { return };
-        let end = row.offset + row.len_bytes.next_multiple_of(PAGE_BYTES as u64);
+        let end = row.end();
         if end > open.written_bytes {
             open.written_bytes = end;
             // The task that sees a placed row land notes it then.
@@ -194,7 +196,12 @@ impl Row {
 
     /// Where it ends in its segment.
     pub(crate) fn end(&self) -> u64 {
-        self.offset + self.len_bytes.next_multiple_of(PAGE_BYTES as u64)
+        self.offset + self.padded_bytes()
+    }
+
+    /// Its length on the drives: whole stripes.
+    fn padded_bytes(&self) -> u64 {
+        self.len_bytes.next_multiple_of(self.layout.stripes.geometry.stripe_bytes())
     }
 
     /// Whether it is its segment's first.
@@ -226,7 +233,7 @@ impl Row {
         contents.filter_map(|content| PageId::unpack(content.name.get())).collect()
     }
 
-    /// Puts the bytes of the row together: head, data, zeroes up to the next multiple of 4096, all aligned to `unit` bytes.
+    /// Puts the bytes of the row together: head, data, zeroes up to a whole stripe, all aligned to `unit` bytes.
     /// A row of metadata gets its data only now, as the cut has it.
     ///
     /// # Errors
@@ -244,7 +251,7 @@ impl Row {
         }
         let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
         assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
-        let len_bytes = self.len_bytes.next_multiple_of(PAGE_BYTES as u64);
+        let len_bytes = self.padded_bytes();
         // The head names what lies in the row: the cleaner finds it by that.
         let mut head: RowHeader = zeroed();
         head.magic = ROW_MAGIC.into();

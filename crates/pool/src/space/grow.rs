@@ -4,23 +4,28 @@
 //! slab. When it is short of room for a write or a promise, it asks for slabs: its committer takes ungranted
 //! slabs, and other slices give back what they can spare. The pool is full only when neither brings any.
 
-use super::{Promise, RESERVE_PART, Space};
-use crate::{
-    error::PoolError,
-    lifecycle::slice::Slice,
-    meta::{TABLE_COPIES, table_slabs_for},
-    store::Standing,
-};
+use super::{Overhead, Promise, RESERVE_PART, Space};
+use crate::{error::PoolError, lifecycle::slice::Slice, meta::table_slabs_for, store::Standing};
 use quoin_world::atomic::Ordering;
 
-/// Slabs of room that a slice has at least when it begins to serve, and keeps beside its reserve when it gives slabs back.
-const LEAST_ROOM_SLABS: u64 = 2;
+/// Segments of room that a slice has at least when it begins to serve, and keeps beside its reserve when it gives slabs back.
+const LEAST_ROOM_SEGMENTS: u64 = 2;
 
-/// Of additional slabs, those that the segment table may take, and one that is used in part.
-const FOR_TABLE_SLABS: u64 = TABLE_COPIES as u64 + 1;
+impl Overhead {
+    /// Of additional net slabs, those that the segment table may take, and those of a segment that is used in part.
+    fn for_table_slabs(&self) -> u64 {
+        self.table(1) + self.segment()
+    }
 
-/// The fewest slabs that leave anything for host data when a drive brings them.
-pub(crate) const LEAST_ADDED_SLABS: u64 = FOR_TABLE_SLABS + 1;
+    /// The fewest slabs that leave anything for host data when a drive brings them.
+    pub(crate) fn least_added_slabs(&self) -> u64 {
+        self.for_table_slabs() + 1
+    }
+
+    fn least_room_slabs(&self) -> u64 {
+        LEAST_ROOM_SEGMENTS * self.segment()
+    }
+}
 
 /// The least of a slab that is left for host data: reserve and headroom take a part of it.
 fn least_kept(filled_bytes: u64) -> u64 {
@@ -31,12 +36,13 @@ impl Space {
     /// The fewest slabs that a slice can work with: its reserve, the headroom, and a little room.
     pub(crate) fn least_slabs(&self) -> u64 {
         let headroom = self.least_headroom.div_ceil(self.filled_bytes);
-        let without_table = self.reserve_slabs(0) + headroom + LEAST_ROOM_SLABS;
+        let overhead = self.overhead();
+        let without_table = self.reserve_slabs(0) + headroom + overhead.least_room_slabs();
         // The reserve has a part of them too, and the segment table takes some for all of them.
         let with_table = |table| (without_table + table) * RESERVE_PART / (RESERVE_PART - 1) + 1;
         let mut least = with_table(0);
         loop {
-            let all = with_table(TABLE_COPIES as u64 * table_slabs_for(least, self.slab_bytes));
+            let all = with_table(overhead.table(table_slabs_for(overhead.raw(least), self.slab_bytes)));
             if all <= least {
                 return least;
             }
@@ -69,23 +75,23 @@ impl Space {
         let promised = self.promised(charged, &super::Reserved { pending, ..reserved });
         match promised.saturating_sub(self.limit()) {
             0 => 0,
-            short => short.div_ceil(least_kept(self.filled_bytes)) + FOR_TABLE_SLABS,
+            short => short.div_ceil(least_kept(self.filled_bytes)) + self.overhead().for_table_slabs(),
         }
     }
 
     /// The least that so many slabs more leave for host data, in bytes.
     pub(super) fn kept_of(&self, slabs: u64) -> u64 {
-        slabs.saturating_sub(FOR_TABLE_SLABS) * least_kept(self.filled_bytes)
+        slabs.saturating_sub(self.overhead().for_table_slabs()) * least_kept(self.filled_bytes)
     }
 
     /// How many slabs more hold so many blocks, and some for what comes next.
     fn slabs_for_blocks(&self, blocks: u64) -> u64 {
-        (blocks * self.charge_bytes()).div_ceil(self.filled_bytes) + LEAST_ROOM_SLABS
+        (blocks * self.charge_bytes()).div_ceil(self.filled_bytes) + self.overhead().least_room_slabs()
     }
 
     /// How many slabs can be given back without touching what is live, promised or `charged`.
     pub(crate) fn spare_slabs(&self, charged: u64) -> u64 {
-        let kept = LEAST_ROOM_SLABS + self.slabs() / (2 * RESERVE_PART);
+        let kept = self.overhead().least_room_slabs() + self.slabs() / (2 * RESERVE_PART);
         let spare = self.room_slabs(charged).saturating_sub(kept);
         spare.min(self.slabs().saturating_sub(self.least_slabs()))
     }
@@ -97,13 +103,18 @@ impl Slice {
         self.segments.table.room_for(1) > 0 && self.store.claimable(self.id()) > 0
     }
 
+    /// Net slabs that it may get: ungranted ones, and those that other slices can spare.
+    pub(crate) fn claimable(&self) -> u64 {
+        self.space.overhead().net(self.store.claimable(self.id()))
+    }
+
     /// Asks for slabs for so many blocks. The caller then waits for the next commit.
     pub(crate) fn ask_for_blocks(&self, blocks: u64) {
         self.ask_for(self.space.slabs_for_blocks(blocks));
     }
 
     fn ask_for(&self, slabs: u64) {
-        self.store.want(self.id(), slabs);
+        self.store.want(self.id(), self.space.overhead().raw(slabs));
         self.requests.nudge();
     }
 
@@ -121,6 +132,14 @@ impl Slice {
         grown() > 0
     }
 
+    /// Reckons with the drives that the pool has now, and the slabs of them that the slice holds.
+    pub(crate) fn lay_out(&self) {
+        let layouts = self.store.layouts();
+        let overhead = Overhead::of(&layouts);
+        self.segments.table.set_layouts(layouts);
+        self.space.relay(self.segments.table.usage().data_slabs, overhead);
+    }
+
     /// Takes the least that the slice needs, before it serves.
     pub(crate) async fn claim_least(&self) -> Result<(), PoolError> {
         let lacking = self.space.least_slabs().saturating_sub(self.space.slabs());
@@ -132,39 +151,44 @@ impl Slice {
 
     /// Tells others how many slabs it could give back, `at_most` so many. Returns what it must know of them.
     pub(crate) fn tell_spare(&self, charged: u64, at_most: u64) -> Standing {
-        self.store.can_spare(self.id(), self.space.spare_slabs(charged).min(at_most))
+        let spare = self.space.spare_slabs(charged).min(at_most);
+        self.store.can_spare(self.id(), self.space.overhead().raw(spare))
     }
 
-    /// Takes so many ungranted slabs, or as many as there are. Returns how many it took.
+    /// Takes so many ungranted net slabs, or as many as there are. Returns how many slabs it took.
     pub(crate) async fn claim(&self, slabs: u64) -> Result<u64, PoolError> {
         // Slabs that the segment table could not name are left to other slices.
-        let slabs = self.segments.table.room_for(slabs);
+        let slabs = self.segments.table.room_for(self.space.overhead().raw(slabs));
         // NOTE: durable before the table has them. What is in no segment after a crash is free.
         let granted = self.store.grant(self.id(), slabs).await?;
         self.segments.table.grant(&granted);
+        self.lay_out();
         self.segments.table.provide_places()?;
-        self.space.resize(self.segments.table.usage().data_slabs);
+        self.lay_out();
         self.counters.claimed_slabs.fetch_add(granted.len() as u64, Ordering::Relaxed);
         Ok(granted.len() as u64)
     }
 
-    /// Gives back at most so many free slabs, as many as the slice can spare. Returns how many.
+    /// Gives back at most so many free net slabs, as many as the slice can spare. Returns how many slabs.
     pub(crate) async fn give_back(&self, slabs: u64) -> Result<u64, PoolError> {
         let before = self.segments.table.usage().data_slabs;
         let slabs = slabs.min(self.space.spare_slabs(self.buffer.charged_blocks()));
         if slabs == 0 {
             return Ok(0);
         }
+        // Slabs of several drives make up one: what is left may hold a segment less than reckoned.
+        let overhead = self.space.overhead();
+        let inexact = if overhead.raw(1) > 1 { overhead.segment() } else { 0 };
         // From here on no new write or promise counts on them. `pass_shards` waits for writes that still do.
-        self.space.resize(before - slabs);
+        self.space.resize(before.saturating_sub(slabs + inexact));
         self.pass_shards();
         if !self.space.is_kept(self.buffer.charged_blocks()) {
             self.space.resize(before);
             return Ok(0);
         }
         // NOTE: they leave the table before a grant page says that they are ungranted.
-        let columns = self.segments.table.part_with(slabs as usize);
-        self.space.resize(before - columns.len() as u64);
+        let columns = self.segments.table.part_with(overhead.raw(slabs) as usize);
+        self.space.resize(self.segments.table.usage().data_slabs);
         self.store.give_back(self.id(), &columns).await?;
         self.counters.given_back_slabs.fetch_add(columns.len() as u64, Ordering::Relaxed);
         Ok(columns.len() as u64)
@@ -180,7 +204,7 @@ mod tests {
 
     fn space(slabs: u64, dirty_bytes: u64) -> Space {
         let options = PoolOptions { dirty_bytes, ..PoolOptions::default() };
-        Space::new(slabs, SLAB_BYTES, 8192, SLAB_BYTES * 15 / 16, &options)
+        Space::new(slabs, SLAB_BYTES, 8192, SLAB_BYTES * 15 / 16, Overhead::NONE, &options)
     }
 
     #[test]
@@ -188,7 +212,10 @@ mod tests {
         for dirty_bytes in [256 << 10, 16 << 20, 256 << 20] {
             let least = space(0, dirty_bytes).least_slabs();
             let room = space(least, dirty_bytes).room_slabs(0);
-            assert!((LEAST_ROOM_SLABS..=LEAST_ROOM_SLABS + 3).contains(&room), "{room} of {least} slabs");
+            assert!(
+                (LEAST_ROOM_SEGMENTS..=LEAST_ROOM_SEGMENTS + 3).contains(&room),
+                "{room} of {least} slabs"
+            );
         }
     }
 
@@ -196,17 +223,17 @@ mod tests {
     fn table_slabs_that_are_not_empty_yet_leave_no_room() {
         // It held twenty times as many slabs, and gave them back.
         let (held, before) = (300, 6000);
-        let table_slabs = TABLE_COPIES as u64 * table_slabs_for(before, SLAB_BYTES);
+        let table_slabs = 2 * table_slabs_for(before, SLAB_BYTES);
         let space = space(held, 256 << 10);
         let (room, spare) = (space.room_slabs(0), space.spare_slabs(0));
         space.update(0, 0, table_slabs);
-        let more = table_slabs - TABLE_COPIES as u64 * table_slabs_for(held, SLAB_BYTES);
+        let more = table_slabs - 2 * table_slabs_for(held, SLAB_BYTES);
         // The headroom takes a part of the room.
         assert!(more > 40 && spare > more, "{more} more, {spare} to spare");
         assert!((more - 1..=more).contains(&(room - space.room_slabs(0))), "{room}, {}", space.room_slabs(0));
         assert_eq!(spare - space.spare_slabs(0), room - space.room_slabs(0));
         // Once they have left, there is room again.
-        space.update(0, 0, TABLE_COPIES as u64);
+        space.update(0, 0, 2);
         assert_eq!((space.room_slabs(0), space.spare_slabs(0)), (room, spare));
     }
 

@@ -19,16 +19,18 @@
 //!    promised.
 
 mod grow;
+mod overhead;
 pub(crate) mod report;
 pub(crate) mod reserve;
 
-pub(crate) use grow::LEAST_ADDED_SLABS;
+pub(crate) use overhead::Overhead;
 
 use crate::{
     format::{MAP_FAN_OUT, PAGE_BYTES, REGION_BYTES, TREE_FAN_OUT, TREE_LEVELS},
     lifecycle::options::PoolOptions,
-    meta::{TABLE_COPIES, table_slabs_for},
+    meta::table_slabs_for,
 };
+use overhead::SharedOverhead;
 use quoin_base::{BlockNumber, MIB, SECTOR_BYTES};
 use quoin_world::{
     Mutex,
@@ -36,12 +38,14 @@ use quoin_world::{
 };
 
 pub(crate) struct Space {
-    /// Slabs that the slice holds. Changes under the lock of `reserved`.
+    /// What protection takes. Changes under the lock of `reserved`.
+    overhead: SharedOverhead,
+    /// Net slabs that the slice holds. Changes under the lock of `reserved`.
     slabs: AtomicU64,
-    /// Of these, those that the segment table holds, as of the last commit.
+    /// Slabs of drives that the segment table holds, as of the last commit.
     table_slabs: AtomicU64,
     slab_bytes: u64,
-    /// What the cleaner can fill each slab with, of blocks.
+    /// What the cleaner can fill each net slab with, of blocks.
     filled_bytes: u64,
     /// What one step of the committer may add to the dirty bytes after which a checkpoint is made.
     step_bytes: u64,
@@ -181,7 +185,7 @@ const TABLE_PAGES: u64 = 2;
 /// Of the slabs that a slice holds, the part that is in its reserve for their number alone.
 const RESERVE_PART: u64 = 32;
 /// What the reserve has beside two checkpoints: a row for each open segment, and one cleaning.
-const RESERVE_MORE_SLABS: u64 = 6;
+const RESERVE_MORE_SEGMENTS: u64 = 6;
 
 /// Numbers for so many blocks: with those that are free, there are not twice as many.
 fn numbers_for(blocks: u64) -> u64 {
@@ -195,11 +199,6 @@ fn within(bytes: u64, pages: u64, dropped: u64, dropped_pages: u64) -> u64 {
     (most.saturating_sub(2 * dropped_pages) / pages).max(most / (pages + 2 * dropped))
 }
 
-/// Slabs that a checkpoint of so many bytes may take, including one that it begins last.
-fn slabs_for(checkpoint_bytes: u64, slab_bytes: u64) -> u64 {
-    checkpoint_bytes.div_ceil(slab_bytes) + 1
-}
-
 /// Whether new data fits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fit {
@@ -210,12 +209,13 @@ pub(crate) enum Fit {
 }
 
 impl Space {
-    /// Of `data_slabs` slabs, each of which the cleaner can fill with `filled_bytes` of blocks.
+    /// Of `data_slabs` net slabs, each of which the cleaner can fill with `filled_bytes` of blocks.
     pub(crate) fn new(
         data_slabs: u64,
         slab_bytes: u64,
         block_bytes: u64,
         filled_bytes: u64,
+        overhead: Overhead,
         options: &PoolOptions,
     ) -> Self {
         assert!(filled_bytes <= slab_bytes, "a slab of {slab_bytes} bytes is filled with {filled_bytes}");
@@ -226,6 +226,7 @@ impl Space {
         let longest = REGION_BYTES.min(slab_bytes / 4);
         let least_headroom = 2 * (longest / block_bytes + 1) * (block_bytes + 2 * CHARGED_METADATA_BYTES);
         let space = Self {
+            overhead: SharedOverhead::new(overhead),
             slabs: AtomicU64::new(data_slabs),
             table_slabs: AtomicU64::new(0),
             slab_bytes,
@@ -257,21 +258,35 @@ impl Space {
         self.numbers.fetch_max(end.0, Ordering::Relaxed);
     }
 
-    /// Slabs that the slice holds.
+    /// What protection takes.
+    pub(crate) fn overhead(&self) -> Overhead {
+        self.overhead.get()
+    }
+
+    /// Net slabs that the slice holds.
     pub(crate) fn slabs(&self) -> u64 {
         self.slabs.load(Ordering::Relaxed)
     }
 
+    /// Net slabs that a checkpoint of so many bytes may take, including a segment that it begins last.
+    fn metadata_slabs(&self, bytes: u64) -> u64 {
+        let overhead = self.overhead();
+        (overhead.metadata(bytes).div_ceil(self.slab_bytes)) + overhead.segment()
+    }
+
     /// What only checkpoints, the cleaner, unmaps and deletions may use, of so many slabs.
     fn reserve_slabs(&self, slabs: u64) -> u64 {
-        2 * slabs_for(self.checkpoint_bytes, self.slab_bytes) + RESERVE_MORE_SLABS + slabs / RESERVE_PART
+        let overhead = self.overhead();
+        let checkpoint = self.metadata_slabs(self.checkpoint_bytes);
+        2 * checkpoint + RESERVE_MORE_SEGMENTS * overhead.segment() + slabs / RESERVE_PART
     }
 
     /// What all of so many slabs but the reserve hold when they are filled without gaps.
     fn total_of(&self, slabs: u64) -> u64 {
         // These are never free. A slice that gave slabs back holds table slabs for more until they are empty.
-        let reckoned = TABLE_COPIES as u64 * table_slabs_for(slabs, self.slab_bytes);
-        let table_slabs = reckoned.max(self.table_slabs.load(Ordering::Relaxed));
+        let overhead = self.overhead();
+        let reckoned = overhead.table(table_slabs_for(overhead.raw(slabs), self.slab_bytes));
+        let table_slabs = reckoned.max(overhead.net(self.table_slabs.load(Ordering::Relaxed)));
         slabs.saturating_sub(self.reserve_slabs(slabs) + table_slabs) * self.filled_bytes
     }
 
@@ -292,7 +307,8 @@ impl Space {
 
     /// Free slabs below which the cleaner works.
     pub(crate) fn clean_below(&self) -> u64 {
-        (self.reserve_slabs(self.slabs()).div_ceil(2) + 4).max(self.destage_slabs() + 4)
+        let few = 4 * self.overhead().segment();
+        (self.reserve_slabs(self.slabs()).div_ceil(2) + few).max(self.destage_slabs() + few)
     }
 
     /// Free slabs below which a checkpoint is made for what it gives back.
@@ -303,7 +319,7 @@ impl Space {
 
     /// Free slabs kept for checkpoints: below, only they take slabs.
     pub(crate) fn checkpoint_slabs(&self) -> u64 {
-        slabs_for(self.checkpoint_bytes(), self.slab_bytes)
+        self.metadata_slabs(self.checkpoint_bytes())
     }
 
     /// The most that a checkpoint writes.
@@ -334,7 +350,7 @@ impl Space {
 
     /// Free slabs kept for the cleaner too: below, destage waits as long as there is anything to clean.
     pub(crate) fn destage_slabs(&self) -> u64 {
-        self.checkpoint_slabs() + 3
+        self.checkpoint_slabs() + 3 * self.overhead().segment()
     }
 
     /// Takes over what is live now, and how many slabs the segment table holds.
@@ -346,9 +362,15 @@ impl Space {
         self.measure(&reserved);
     }
 
-    /// Takes over how many slabs the slice holds now.
+    /// Takes over how many net slabs the slice holds now.
     pub(crate) fn resize(&self, slabs: u64) {
+        self.relay(slabs, self.overhead());
+    }
+
+    /// The same, and what protection takes from now on.
+    pub(crate) fn relay(&self, slabs: u64, overhead: Overhead) {
         let reserved = self.reserved.lock();
+        self.overhead.set(overhead);
         self.slabs.store(slabs, Ordering::Relaxed);
         self.numbers.fetch_max(numbers_for(slabs * self.slab_bytes / self.block_bytes), Ordering::Relaxed);
         self.measure(&reserved);
@@ -356,7 +378,7 @@ impl Space {
 
     fn measure(&self, reserved: &Reserved) {
         let (total, live_meta) = (self.total(), self.metadata.load(Ordering::Relaxed));
-        let limit = total.saturating_sub(2 * live_meta);
+        let limit = total.saturating_sub(self.overhead().metadata(2 * live_meta));
         self.limit.store(limit / SECTOR_BYTES * SECTOR_BYTES, Ordering::Relaxed);
         // What is overwritten takes new block numbers until old ones are used again: what the metadata grew by since the
         // pool became full may take a part of what it is reckoned with, twice its size, and of the reserve.
@@ -398,6 +420,7 @@ impl Space {
         let metadata = blocks
             .saturating_mul(RESERVED_METADATA_BYTES)
             .saturating_add(nodes.saturating_mul(2 * NODE_BYTES));
+        let metadata = self.overhead().metadata(metadata.min(TOO_MUCH >> 16));
         pending.saturating_add(metadata).saturating_add(self.headroom())
     }
 
@@ -436,7 +459,8 @@ impl Space {
     }
 
     fn charged_metadata(&self) -> u64 {
-        if self.is_sharing() { CHARGED_SHARED_BYTES } else { CHARGED_METADATA_BYTES }
+        let bytes = if self.is_sharing() { CHARGED_SHARED_BYTES } else { CHARGED_METADATA_BYTES };
+        self.overhead().metadata(bytes)
     }
 
     /// Whether `new` blocks more fit beside the `charged` ones in the buffer, of which destage cannot take `stuck`: figures
@@ -482,8 +506,9 @@ impl Space {
         let reserved = self.reserved.lock();
         let promised = self.promised(charged, &Reserved { pending: Promise::default(), ..*reserved });
         let room = (self.limit() + self.kept_of(slabs)).saturating_sub(promised);
-        let nodes = |blocks: u64| Promise::of(blocks, 0, false).nodes * 2 * NODE_BYTES;
-        let each = self.block_bytes + RESERVED_METADATA_BYTES;
+        let overhead = self.overhead();
+        let nodes = |blocks: u64| overhead.metadata(Promise::of(blocks, 0, false).nodes * 2 * NODE_BYTES);
+        let each = self.block_bytes + overhead.metadata(RESERVED_METADATA_BYTES);
         // Up to so many blocks, each brings nodes of its own.
         let few = room.saturating_sub(nodes(1)) / (each + nodes(2) - nodes(1));
         let many = room.saturating_sub(nodes(FAR_PLACES)) / each;

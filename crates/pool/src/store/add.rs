@@ -9,7 +9,7 @@ use crate::{
     error::PoolError,
     format::MAX_TABLE_SLABS,
     meta::least_table_slabs,
-    space::LEAST_ADDED_SLABS,
+    space::Overhead,
 };
 use quoin_base::{DriveId, DriveIndex, SliceId};
 use quoin_drive::{Drive, Label, MAX_MEMBERS, Member, MemberState, Roles, slabs_start};
@@ -83,10 +83,11 @@ impl Store {
     fn slabs_problem(&self, len_bytes: u64) -> Option<String> {
         let slab_bytes = u64::from(self.slab_bytes());
         let new = len_bytes.saturating_sub(slabs_start(len_bytes, self.slab_bytes())) / slab_bytes;
-        if new < LEAST_ADDED_SLABS {
+        let least = Overhead::of(&self.layouts()).least_added_slabs();
+        if new < least {
             return Some(format!(
                 "with {len_bytes} bytes it has room for {new} slabs of {slab_bytes} bytes, and fewer than \
-                 {LEAST_ADDED_SLABS} bring the pool nothing; take a larger drive"
+                 {least} bring the pool nothing; take a larger drive"
             ));
         }
         let labels = self.needed_drives().map(|drive| drive.label());

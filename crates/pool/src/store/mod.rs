@@ -22,6 +22,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{PAGE_BYTES, POOL_BLOCK_BYTES},
+    meta::{Domain, Layouts},
 };
 use claims::Claims;
 pub(crate) use claims::Standing;
@@ -207,6 +208,15 @@ impl Store {
         self.label.block_bytes
     }
 
+    /// How new segments are laid out, over the drives that they may lie on. Each drive is a fault domain.
+    pub(crate) fn layouts(&self) -> Layouts {
+        let members = self.members();
+        let takes_data = |member: &&Member| member.roles.data && member.state == MemberState::Active;
+        let domains =
+            members.all.iter().filter(takes_data).map(|member| (member.index, Domain(member.index.0)));
+        Layouts::new(self.label.layout, self.label.row_bytes, domains.collect())
+    }
+
     /// The slices of the pool.
     pub(crate) fn slices(&self) -> impl Iterator<Item = SliceId> + use<> {
         (0..self.label.slices).map(SliceId)
@@ -292,11 +302,6 @@ impl Store {
     /// Slabs that no slice holds.
     pub(crate) fn nobodys_slabs(&self) -> u64 {
         self.grants.nobodys()
-    }
-
-    /// The slabs of a slice's share: those that it holds, and an equal part of the ungranted ones.
-    pub(crate) fn fair_slabs(&self, held: u64) -> u64 {
-        held + self.nobodys_slabs() / u64::from(self.label.slices)
     }
 
     /// Slabs that a slice may get: ungranted ones, and those that other slices can spare.

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "it tells real time beside what it counts")]
 
 use futures_util::{StreamExt, stream};
-use quoin_base::{KIB, MIB, VolumeId};
+use quoin_base::{KIB, Layout, MIB, VolumeId};
 use quoin_drive::{Roles, inspect_set, open_set};
 use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
 use quoin_world::{Buf, Completion, Disk, DiskOp, Nanos, Slice, Thread, World};
@@ -168,6 +168,7 @@ fn cost(load: Load) -> Cost {
                 journal_bytes: Some(128 * MIB),
                 slices: 1,
                 journal_columns: 1,
+                layout: Layout::NONE,
             };
             let roles = Roles { journal: true, data: true };
             let with_roles = disks().into_iter().map(|disk| (disk, roles)).collect();

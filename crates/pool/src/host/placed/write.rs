@@ -33,7 +33,7 @@ impl Slice {
     pub(crate) fn most_named_bytes(&self) -> u64 {
         let kept = self.space.destage_slabs() + 1 + self.front.placer.queues.len() as u64;
         let spare = self.segments.table.usage().free_slabs.saturating_sub(kept);
-        (spare / 3 * self.segments.table.segment_bytes()).min(MOST_NAMED_BYTES)
+        (spare / 3 * self.segments.table.slab_bytes()).min(MOST_NAMED_BYTES)
     }
 
     /// Counts a write of `len` bytes, if it is a large one, until it is done.

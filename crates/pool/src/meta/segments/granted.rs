@@ -23,9 +23,9 @@ impl Granted {
         Self { free: all.clone(), all }
     }
 
-    /// How many slabs the slice holds.
-    pub(super) fn count(&self) -> u64 {
-        self.all.values().map(|slabs| slabs.len() as u64).sum()
+    /// How many slabs the slice holds of each drive.
+    pub(super) fn counts(&self) -> BTreeMap<DriveIndex, u64> {
+        self.all.iter().map(|(drive, slabs)| (*drive, slabs.len() as u64)).collect()
     }
 
     /// Takes slabs for what the metadata says lies there.

@@ -7,7 +7,7 @@ use quoin_stripe::Column;
 impl SegmentTable {
     /// How many of so many slabs more the slice could hold: the root must be able to name enough table slabs.
     pub(crate) fn room_for(&self, slabs: u64) -> u64 {
-        slabs.min(self.most_slabs.saturating_sub(self.inner.read().held_slabs))
+        slabs.min(self.most_slabs.saturating_sub(self.inner.read().all_held()))
     }
 
     /// Takes over slabs whose grant to the slice is durable.
@@ -16,8 +16,8 @@ impl SegmentTable {
         for Column { drive, slab } in slabs {
             let is_new = inner.free_slabs.entry(*drive).or_default().insert(*slab);
             assert!(is_new, "slab {slab} of drive {drive} is granted once");
+            *inner.held_slabs.entry(*drive).or_default() += 1;
         }
-        inner.held_slabs += slabs.len() as u64;
     }
 
     /// Takes so many free slabs, or as many as there are, out of the table, each time from the drive with the
@@ -27,17 +27,24 @@ impl SegmentTable {
         let mut inner = self.inner.write();
         let mut slabs = inner.given_back_at_once(count);
         while slabs.len() < count {
-            let Some(drive) = inner.roomiest_drive(&[]) else { break };
+            let Some(drive) = inner.roomiest_drive() else { break };
             let Some(slab) = inner.free_slabs.get_mut(&drive).and_then(|free| free.pop_last()) else { break };
             slabs.push(Column { drive, slab });
         }
-        assert!(inner.held_slabs >= slabs.len() as u64, "a slice gives back slabs that it holds");
-        inner.held_slabs -= slabs.len() as u64;
+        for Column { drive, .. } in &slabs {
+            let held = inner.held_slabs.get_mut(drive).filter(|held| **held > 0);
+            *held.expect("a slice gives back slabs that it holds") -= 1;
+        }
         slabs
     }
 }
 
 impl Inner {
+    /// How many slabs the slice holds, of all drives.
+    pub(super) fn all_held(&self) -> u64 {
+        self.held_slabs.values().sum()
+    }
+
     /// Of so many slabs those that wait for a checkpoint and are given back nevertheless: none.
     fn given_back_at_once(&mut self, count: usize) -> Vec<Column> {
         if !planted(Bug::GiveBackEarly) {

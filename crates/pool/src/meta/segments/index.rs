@@ -27,7 +27,7 @@ impl Index {
     pub(super) fn list(&mut self, id: u32, segment: &Segment) {
         let now = segment
             .may_be_cleaned()
-            .then(|| (segment.live_sectors / BUCKET_SECTORS, segment.stream.is_metadata()));
+            .then(|| (segment.live_of_slab() / BUCKET_SECTORS, segment.stream.is_metadata()));
         if self.listed.len() <= id as usize {
             self.listed.resize(id as usize + 1, Listed::default());
         }
@@ -46,8 +46,8 @@ impl Index {
         if of_metadata { &mut self.metadata } else { &mut self.data }
     }
 
-    /// The segment with the least live data, at most so many sectors, of those with data or with metadata. `live`: how much
-    /// one has; `None` if it is not wanted.
+    /// The segment with the least live data in a slab of it, at most so many sectors, of those with data or with metadata.
+    /// `live`: how much one has; `None` if it is not wanted.
     pub(super) fn emptiest(
         &self,
         of_metadata: bool,
@@ -70,11 +70,11 @@ impl Index {
 }
 
 impl SegmentTable {
-    /// The sealed segment with the least live data, `but` excepted, if it is worth cleaning: data segments up to
-    /// `most_live` bytes, metadata segments when they are half empty, for checkpoints fill them as they come.
+    /// The sealed segment with the least live data in a slab, `but` excepted, if it is worth cleaning: data segments up to
+    /// `most_live` bytes in each, metadata segments when they are half empty, for checkpoints fill them as they come.
     pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, most_live: u64) -> Option<(SegmentId, Segment)> {
         let inner = self.inner.read();
-        let live = |id: u32| (!but.contains(&id)).then(|| inner.segments[id as usize].live_sectors);
+        let live = |id: u32| (!but.contains(&id)).then(|| inner.segments[id as usize].live_of_slab());
         let most_sectors = |of_metadata| (most_live / if of_metadata { 2 } else { 1 } / SECTOR_BYTES) as u32;
         let emptiest = [false, true].map(|m| inner.index.emptiest(m, most_sectors(m), live));
         let found = emptiest.into_iter().flatten().min();
@@ -82,7 +82,9 @@ impl SegmentTable {
             found,
             (1u32..)
                 .zip(&inner.segments[1..])
-                .filter(|(_, s)| s.may_be_cleaned() && s.live_sectors <= most_sectors(s.stream.is_metadata()))
+                .filter(
+                    |(_, s)| s.may_be_cleaned() && s.live_of_slab() <= most_sectors(s.stream.is_metadata())
+                )
                 .filter_map(|(id, _)| live(id).map(|live| (live, id)))
                 .min(),
             "the index and the segments differ"
@@ -93,6 +95,11 @@ impl SegmentTable {
 }
 
 impl Segment {
+    /// What is live in each of its slabs with data, on average, in sectors.
+    fn live_of_slab(&self) -> u32 {
+        self.live_sectors.div_ceil(self.stripes.geometry.data.into())
+    }
+
     /// What is placed there may yet become live, and what a record names keeps its place.
     pub(super) fn may_be_cleaned(&self) -> bool {
         self.state == SegmentState::Sealed && self.placed_sectors == 0 && self.last_placed.is_none()

@@ -61,8 +61,11 @@ impl SegmentTable {
         let inner = self.inner.read();
         let segment = inner.segments.get(first.segment().0 as usize);
         let end = first.offset_bytes() + count * first.len_bytes();
-        segment.is_some_and(|s| s.state != SegmentState::Free && s.stream == Stream::Placed)
-            && end <= self.segment_bytes()
+        segment.is_some_and(|s| {
+            s.state != SegmentState::Free
+                && s.stream == Stream::Placed
+                && end <= self.segment_bytes(s.stripes.geometry)
+        })
     }
 
     /// Takes over a segment that was opened after the checkpoint, as the record of its opening has it. Nothing is added to
@@ -72,7 +75,7 @@ impl SegmentTable {
         let id = opened.id.0 as usize;
         let damaged = |problem: &str| PoolError::corrupt(format!("segment {}", opened.id), problem);
         // An id is new only when all lower ones are in use: each then has a slab that is still held.
-        let most = inner.segments.len() as u64 + inner.held_slabs;
+        let most = inner.segments.len() as u64 + inner.all_held();
         if id == 0 || id as u64 > most {
             return Err(damaged("the journal says that it was opened, and no pool of this size has it"));
         }

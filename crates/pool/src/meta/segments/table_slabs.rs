@@ -15,7 +15,7 @@
 //! 3. A table slab is used for something else only when no page lies there and a root that does not name it is
 //!    durable.
 
-use super::SegmentTable;
+use super::{Inner, Layouts, SegmentTable, granted::SlabsByDrive};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -28,14 +28,9 @@ use crate::{
 use quoin_base::{DriveIndex, PageNumber};
 use quoin_stripe::Column;
 use quoin_world::Mutex;
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    iter,
-    sync::Arc,
-};
+use std::{cmp::Reverse, iter, sync::Arc};
 
-/// How many columns a table slab gets.
+/// How many columns a table slab gets at least.
 pub(crate) const TABLE_COPIES: usize = 2;
 /// The most pages of the catalog that are reckoned with.
 const MOST_CATALOG_PAGES: u64 = 16_384;
@@ -95,7 +90,7 @@ struct TableSlab {
 }
 
 #[derive(Default)]
-struct Inner {
+struct Places {
     slabs: Vec<TableSlab>,
     /// Places that the next checkpoint does not need, and whether each is the table's.
     given_up: Vec<(Location, bool)>,
@@ -106,7 +101,7 @@ struct Inner {
 }
 
 pub(crate) struct TableSlabs {
-    inner: Mutex<Inner>,
+    inner: Mutex<Places>,
     pages_per_slab: u64,
 }
 
@@ -210,7 +205,7 @@ impl TableSlabs {
         Ok(())
     }
 
-    fn free_given_up(&self, inner: &mut Inner) {
+    fn free_given_up(&self, inner: &mut Places) {
         for (at, is_table) in std::mem::take(&mut inner.given_up) {
             inner.others -= u64::from(!is_table);
             let slab = self.find(at).and_then(|(slab, page)| Some((inner.slabs.get_mut(slab)?, page)));
@@ -226,7 +221,7 @@ impl TableSlabs {
         let mut inner = self.inner.lock();
         self.free_given_up(&mut inner);
         let left = std::mem::take(&mut inner.leaving);
-        let spare = |inner: &Inner| {
+        let spare = |inner: &Places| {
             inner.slabs.last().is_some_and(|last| last.free == self.pages_per_slab)
                 && (inner.slabs.len() as u64 - 1) * self.pages_per_slab >= 2 * pages
         };
@@ -287,7 +282,7 @@ impl SegmentTable {
     /// Pages that the table may have, those of its map included.
     fn most_pages(&self) -> u64 {
         let inner = self.inner.read();
-        pages_of_table((inner.held_slabs + 1).max(inner.segments.len() as u64))
+        pages_of_table((inner.all_held() + 1).max(inner.segments.len() as u64))
     }
 
     /// Takes slabs until the table has places enough. There are fewer only where no slab is free.
@@ -295,16 +290,19 @@ impl SegmentTable {
     /// # Errors
     /// The root cannot name as many.
     pub(crate) fn provide_places(&self) -> Result<(), PoolError> {
-        let wanted = table_slabs_for(self.usage().data_slabs, self.slab_bytes.into());
+        let wanted = table_slabs_for(self.inner.read().all_held(), self.slab_bytes.into());
         while self.table_slabs.count() < wanted || self.table_slabs.places() < 2 * self.most_pages() {
             if self.table_slabs.count() == MAX_TABLE_SLABS as u64 {
                 return Err(PoolError::Refused(format!(
                     "the slice has {} slabs for data, and its segment table cannot name more: make a pool with larger slabs or \
                      more slices",
-                    self.usage().data_slabs
+                    self.inner.read().all_held()
                 )));
             }
-            let Some(columns) = take_slabs(&mut self.inner.write().free_slabs) else { break };
+            let mut inner = self.inner.write();
+            let Inner { layouts, free_slabs, .. } = &mut *inner;
+            let Some(columns) = take_slabs(free_slabs, layouts) else { break };
+            drop(inner);
             self.table_slabs.add(columns);
         }
         Ok(())
@@ -320,7 +318,7 @@ impl SegmentTable {
     /// Notes that a checkpoint is durable. True if slabs came free.
     pub(crate) fn table_written(&self) -> bool {
         let slab_bytes = u64::from(self.slab_bytes);
-        let slabs = table_slabs_for(self.usage().data_slabs, slab_bytes);
+        let slabs = table_slabs_for(self.inner.read().all_held(), slab_bytes);
         let left =
             self.table_slabs.passed((slabs * slab_bytes / (2 * PAGE_BYTES as u64)).max(self.most_pages()));
         let mut inner = self.inner.write();
@@ -344,15 +342,19 @@ impl SegmentTable {
     }
 }
 
-/// A slab for each copy: of the drives with the most free ones, or of one if it is the only one.
-fn take_slabs(slabs: &mut BTreeMap<DriveIndex, BTreeSet<u32>>) -> Option<Arc<[Column]>> {
-    if slabs.values().map(BTreeSet::len).sum::<usize>() < TABLE_COPIES {
+/// A slab for each copy: of the drives with the most free ones in distinct domains, or of one drive if there is no other.
+fn take_slabs(slabs: &mut SlabsByDrive, layouts: &Layouts) -> Option<Arc<[Column]>> {
+    let copies = layouts.table_copies();
+    let usable = slabs.iter().filter(|(drive, _)| layouts.takes(**drive));
+    if usable.map(|(_, free)| free.len()).sum::<usize>() < copies {
         return None;
     }
     let mut columns: Vec<Column> = Vec::new();
-    while columns.len() < TABLE_COPIES {
-        let has = |drive: DriveIndex| columns.iter().any(|column| column.drive == drive);
-        let free = slabs.iter_mut().filter(|(_, free)| !free.is_empty());
+    while columns.len() < copies {
+        let has = |drive: DriveIndex| {
+            columns.iter().any(|column| layouts.domain(column.drive) == layouts.domain(drive))
+        };
+        let free = slabs.iter_mut().filter(|(drive, free)| layouts.takes(**drive) && !free.is_empty());
         let (drive, free) = free.max_by_key(|(drive, free)| (!has(**drive), free.len(), Reverse(**drive)))?;
         columns.push(Column { drive: *drive, slab: free.pop_first()? });
     }
@@ -371,8 +373,8 @@ mod tests {
             assert!(fits(most) && !fits(most + 1), "{most} slabs of {slab_bytes} bytes");
         }
     }
-    use crate::format::zeroed;
-    use quoin_base::SegmentId;
+    use crate::{format::zeroed, meta::Domain};
+    use quoin_base::{Layout, SegmentId};
 
     fn column(drive: u16, slab: u32) -> Column {
         Column { drive: DriveIndex(drive), slab }
@@ -466,10 +468,12 @@ mod tests {
     #[test]
     fn copies_lie_on_different_drives_where_there_are_several() {
         let drive = |drive, free: std::ops::Range<u32>| (DriveIndex(drive), free.collect());
+        let domains = [0, 1, 2].map(|drive| (DriveIndex(drive), Domain(drive)));
+        let layouts = Layouts::new(Layout::NONE, 64 << 10, domains.into());
         let mut slabs = [drive(0, 3..5), drive(1, 10..20), drive(2, 4..7)].into();
-        assert_eq!(&take_slabs(&mut slabs).unwrap()[..], [column(1, 10), column(2, 4)]);
+        assert_eq!(&take_slabs(&mut slabs, &layouts).unwrap()[..], [column(1, 10), column(2, 4)]);
         let mut slabs = [drive(0, 0..0), drive(1, 5..7)].into();
-        assert_eq!(&take_slabs(&mut slabs).unwrap()[..], [column(1, 5), column(1, 6)]);
-        assert!(take_slabs(&mut slabs).is_none());
+        assert_eq!(&take_slabs(&mut slabs, &layouts).unwrap()[..], [column(1, 5), column(1, 6)]);
+        assert!(take_slabs(&mut slabs, &layouts).is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! Grants in the simulated world: what power cuts, rot and damage do to them.
 
 use super::*;
-use quoin_base::{ByteRange, DriveId};
+use quoin_base::{ByteRange, DriveId, Layout};
 use quoin_drive::{Fences, GRANT_PAGE_BYTES, Label, Members, Roles, WriterSession, open_set, raise_set};
 use quoin_world::Disk;
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
@@ -50,6 +50,7 @@ fn label(index: u16) -> Label {
         slices: SLICES,
         slabs_start_bytes: 0,
         journal_columns: 1,
+        layout: Layout::NONE,
     }
 }
 

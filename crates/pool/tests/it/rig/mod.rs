@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use quoin_base::{ByteRange, MIB, VolumeId};
+use quoin_base::{ByteRange, Layout, MIB, VolumeId};
 use quoin_drive::{Roles, inspect_set, open_set};
 use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
 use quoin_world::{Disk, Slice, World};
@@ -56,6 +56,7 @@ impl Rig {
             journal_bytes: Some(2 * MIB * u64::from(slices)),
             slices,
             journal_columns: 1,
+            layout: Layout::NONE,
         };
         rig.run(|world| async move { format(&*world, disks, options).await }).unwrap();
         rig

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "shared by several tests")]
 
-use quoin_base::MIB;
+use quoin_base::{Layout, MIB};
 use quoin_drive::{Roles, inspect_set, open_set};
 use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
 use quoin_volume::{
@@ -47,6 +47,7 @@ impl Rig {
             journal_bytes: Some(journal_bytes),
             slices,
             journal_columns: 1,
+            layout: Layout::NONE,
         };
         let world = rig.world.clone();
         rig.run(async move { format(&*world, disks, options).await }).unwrap();

@@ -1,0 +1,269 @@
+//! How segments are laid out: which drives a new one gets, and how much free slabs hold.
+//!
+//! A layout asks for columns on drives of distinct *fault domains*. Where the free slabs lie in fewer domains than it has
+//! columns, a segment gets fewer columns of data, and as many of parity. Only where fewer domains are left than it takes
+//! to tolerate the failures, because drives failed, does it tolerate fewer.
+//!
+//! Space is counted in *net slabs*: one holds as much data as a slab of a drive, with all that protects it.
+
+use super::{Inner, Stream, TABLE_COPIES};
+use crate::format::PAGE_BYTES;
+use quoin_base::{DriveIndex, KIB, Layout};
+use quoin_stripe::Geometry;
+use std::{cmp::Reverse, collections::BTreeMap};
+
+/// A fault domain: drives that may fail together.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Domain(pub u16);
+
+/// Metadata tolerates so many failures at least, where data tolerates any.
+const LEAST_METADATA_PARITY: u8 = 2;
+/// The longest strip, and about how many bytes of data the shortest row of a segment with many columns has.
+const LONGEST_STRIP_BYTES: u64 = 32 * KIB;
+const SHORTEST_ROW_BYTES: u64 = 128 * KIB;
+
+/// What segments are to be like, and the drives they may lie on.
+#[derive(Clone, Debug)]
+pub(crate) struct Layouts {
+    data: Layout,
+    /// The drives that new segments may lie on, and the domain of each.
+    domains: BTreeMap<DriveIndex, Domain>,
+    /// The most bytes of a row.
+    row_bytes: u32,
+}
+
+impl Layouts {
+    pub(crate) fn new(data: Layout, row_bytes: u32, domains: BTreeMap<DriveIndex, Domain>) -> Self {
+        Self { data, domains, row_bytes }
+    }
+
+    /// Whether new segments may lie on a drive.
+    pub(super) fn takes(&self, drive: DriveIndex) -> bool {
+        self.domains.contains_key(&drive)
+    }
+
+    pub(super) fn domain(&self, drive: DriveIndex) -> Option<Domain> {
+        self.domains.get(&drive).copied()
+    }
+
+    /// Fault domains with drives that new segments may lie on.
+    fn domain_count(&self) -> usize {
+        let mut domains: Vec<_> = self.domains.values().collect();
+        domains.sort_unstable();
+        domains.dedup();
+        domains.len()
+    }
+
+    /// What data gets, as drives are.
+    pub(crate) fn of_data(&self) -> Layout {
+        self.data.within(self.domain_count())
+    }
+
+    /// What metadata gets, as drives are: without it, nothing that it leads to can be found.
+    pub(crate) fn of_metadata(&self) -> Layout {
+        let parity = match self.data.parity() {
+            0 => 0,
+            parity => parity.max(LEAST_METADATA_PARITY),
+        };
+        Layout::mirror(parity).within(self.domain_count())
+    }
+
+    /// How many copies table slabs have.
+    pub(crate) fn table_copies(&self) -> usize {
+        usize::from(self.of_metadata().columns()).max(TABLE_COPIES)
+    }
+
+    fn of(&self, stream: Stream) -> Layout {
+        if stream.is_metadata() { self.of_metadata() } else { self.of_data() }
+    }
+
+    /// How a segment of this layout is spread.
+    pub(crate) fn geometry(&self, layout: Layout) -> Geometry {
+        geometry(layout, self.row_bytes)
+    }
+}
+
+/// How a segment of this layout is spread in rows of at most so many bytes.
+fn geometry(layout: Layout, row_bytes: u32) -> Geometry {
+    if layout.data() == 1 {
+        return Geometry::mirror(layout.parity(), row_bytes);
+    }
+    let (data, row) = (u64::from(layout.data()), u64::from(row_bytes));
+    // Long strips, so that a block as a rule lies in one. A row that ends early is filled up to a stripe, so not too long.
+    let halves = std::iter::successors(Some(LONGEST_STRIP_BYTES), |strip| Some(strip / 2));
+    let is_short = |strip: &u64| strip * data <= SHORTEST_ROW_BYTES.min(row / 2);
+    let shortest = PAGE_BYTES as u64;
+    let strip = halves.take_while(|strip| *strip > shortest).find(is_short).unwrap_or(shortest);
+    let stripe = strip * data;
+    Geometry {
+        data: layout.data(),
+        parity: layout.parity(),
+        strip_bytes: strip as u32,
+        row_bytes: (row / stripe * stripe).max(stripe) as u32,
+    }
+}
+
+/// What slabs hold, so many in each domain, in net slabs.
+pub(super) fn net_slabs(counts: impl IntoIterator<Item = u64>, layout: Layout) -> u64 {
+    let mut counts: Vec<u64> = counts.into_iter().filter(|count| *count > 0).collect();
+    let parity = usize::from(layout.parity());
+    if layout == Layout::NONE {
+        return counts.iter().sum();
+    }
+    let mut net = 0;
+    // As many segments as can be had with the most columns. Then some domains have none left, and columns are fewer.
+    while counts.len() > parity {
+        let width = counts.len().min(layout.columns().into());
+        let taken = |segments: u64| counts.iter().map(|count| *count.min(&segments)).sum::<u64>();
+        let (mut fits, mut too_many) = (0, counts.iter().sum::<u64>() / width as u64 + 1);
+        while too_many - fits > 1 {
+            let middle = fits.midpoint(too_many);
+            if taken(middle) >= middle * width as u64 {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        net += fits * (width - parity) as u64;
+        // NOTE: fewer domains are left than columns, or one segment more would have fitted.
+        counts.iter_mut().for_each(|count| *count = count.saturating_sub(fits));
+        counts.retain(|count| *count > 0);
+    }
+    net
+}
+
+impl Inner {
+    /// Free slabs that new segments may get, by domain.
+    fn free_by_domain(&self) -> BTreeMap<Domain, u64> {
+        by_domain(&self.layouts, self.free_slabs.iter().map(|(drive, free)| (*drive, free.len() as u64)))
+    }
+
+    /// Free slabs, net.
+    pub(super) fn net_free(&self) -> u64 {
+        net_slabs(self.free_by_domain().into_values(), self.layouts.of_data())
+    }
+
+    /// Slabs that the slice holds, net.
+    pub(super) fn net_held(&self) -> u64 {
+        let held = self.held_slabs.iter().map(|(drive, held)| (*drive, *held));
+        net_slabs(by_domain(&self.layouts, held).into_values(), self.layouts.of_data())
+    }
+
+    /// How a new segment of a stream is spread, and over which drives other than these: those with the most free slabs, of
+    /// the domains with the most. `None`: too few domains have free slabs.
+    pub(super) fn choose_drives(
+        &self,
+        stream: Stream,
+        but: &[DriveIndex],
+    ) -> Option<(Geometry, Vec<DriveIndex>)> {
+        let layout = self.layouts.of(stream);
+        // The roomiest drive of each domain, and how much the domain has.
+        let mut domains: BTreeMap<Domain, (u64, usize, Reverse<DriveIndex>)> = BTreeMap::new();
+        for (drive, free) in
+            self.free_slabs.iter().filter(|(drive, free)| !but.contains(drive) && !free.is_empty())
+        {
+            let Some(domain) = self.layouts.domain(*drive) else { continue };
+            let (all, most, roomiest) = domains.entry(domain).or_insert((0, 0, Reverse(*drive)));
+            *all += free.len() as u64;
+            (*most, *roomiest) = (*most, *roomiest).max((free.len(), Reverse(*drive)));
+        }
+        let mut domains: Vec<_> = domains.into_values().collect();
+        domains.sort_unstable_by_key(|(all, _, drive)| (Reverse(*all), drive.0));
+        // Metadata is content with fewer copies than it would like, if there are as many as data has.
+        let least = usize::from(self.layouts.of_data().parity().min(layout.parity())) + 1;
+        if domains.len() < least {
+            return None;
+        }
+        let layout = match domains.len() {
+            few if few < usize::from(layout.parity()) + 1 => Layout::mirror(few as u8 - 1),
+            enough => layout.within(enough),
+        };
+        let drives = domains.into_iter().take(layout.columns().into()).map(|(_, _, drive)| drive.0);
+        Some((self.layouts.geometry(layout), drives.collect()))
+    }
+}
+
+fn by_domain(layouts: &Layouts, of_drives: impl Iterator<Item = (DriveIndex, u64)>) -> BTreeMap<Domain, u64> {
+    let mut sums = BTreeMap::new();
+    for (drive, slabs) in of_drives {
+        if let Some(domain) = layouts.domain(drive) {
+            *sums.entry(domain).or_default() += slabs;
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn layout(text: &str) -> Layout {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn net_slabs_of_drives_alike_are_their_slabs_less_parity() {
+        assert_eq!(net_slabs([10; 4], layout("none")), 40);
+        assert_eq!(net_slabs([10; 4], layout("mirror")), 20);
+        assert_eq!(net_slabs([10; 4], layout("raid5")), 30);
+        assert_eq!(net_slabs([10; 6], layout("raid6")), 40);
+        assert_eq!(net_slabs([10; 12], layout("raid6")), 80);
+        assert_eq!(net_slabs([10; 25], layout("23+2")), 230);
+    }
+
+    #[test]
+    fn what_one_domain_has_more_than_all_others_is_not_used() {
+        assert_eq!(net_slabs([100, 10, 10], layout("mirror")), 20);
+        assert_eq!(net_slabs([20, 10, 10], layout("mirror")), 20);
+        // Three domains hold 3+1 less one column of data.
+        assert_eq!(net_slabs([10; 3], layout("raid5")), 20);
+        assert_eq!(net_slabs([10; 1], layout("raid5")), 0);
+        // First four columns, then three.
+        assert_eq!(net_slabs([10, 10, 10, 4], layout("raid5")), 4 * 3 + 6 * 2);
+    }
+
+    proptest! {
+        /// Opening segments on the roomiest domains, one after the other, gets what is reckoned with, to within a segment for
+        /// each width.
+        #[test]
+        fn what_is_reckoned_with_can_be_had(counts in prop::collection::vec(0u64..40, 1..12), which in 0usize..5) {
+            let layout = layout(["mirror", "mirror-3", "raid5", "raid6", "8+2"][which]);
+            let reckoned = net_slabs(counts.iter().copied(), layout);
+            let (mut left, mut had) = (counts.clone(), 0);
+            loop {
+                left.sort_unstable_by_key(|count| Reverse(*count));
+                let width = left.iter().filter(|count| **count > 0).count().min(layout.columns().into());
+                if width <= layout.parity().into() {
+                    break;
+                }
+                left[..width].iter_mut().for_each(|count| *count -= 1);
+                had += (width - usize::from(layout.parity())) as u64;
+            }
+            prop_assert!(had + u64::from(layout.columns()) * 2 >= reckoned, "{had} of {reckoned} reckoned, {counts:?}");
+        }
+
+        /// What comes free together can be used together: nothing is lost by it.
+        #[test]
+        fn more_slabs_never_hold_less(counts in prop::collection::vec(0u64..40, 2..12), at in 0usize..12, which in 0usize..5) {
+            let layout = layout(["mirror", "mirror-3", "raid5", "raid6", "8+2"][which]);
+            let before = net_slabs(counts.iter().copied(), layout);
+            let mut more = counts.clone();
+            let at = at % more.len();
+            more[at] += 1;
+            prop_assert!(net_slabs(more.iter().copied(), layout) >= before, "{counts:?}, then one more at {at}");
+        }
+    }
+
+    #[test]
+    fn rows_are_whole_stripes_of_strips_not_too_long() {
+        for text in ["2+1", "raid5", "raid6", "8+2", "16+2", "23+2"] {
+            for row_bytes in [16 << 10, 64 << 10, 1 << 20] {
+                let geometry = geometry(layout(text), row_bytes);
+                assert!(geometry.is_possible(), "{text} {row_bytes}: {geometry:?}");
+            }
+        }
+        let strip = |text| geometry(layout(text), 1 << 20).strip_bytes >> 10;
+        assert_eq!(["raid5", "raid6", "8+2", "16+2", "23+2"].map(strip), [32, 32, 16, 8, 4]);
+    }
+}
