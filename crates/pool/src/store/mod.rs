@@ -389,7 +389,8 @@ impl Store {
     ) -> Result<(), StripeError> {
         let counted = set.columns.iter().filter(|_| durable).map(|column| self.pace.durable(column.drive));
         let _counted: Vec<_> = counted.collect();
-        self.columns.write_row(set, offset, data, durable).await
+        let written = self.columns.write_row(set, offset, data, durable).await?;
+        written.failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
     /// The pace of background writes.
