@@ -58,7 +58,7 @@ struct RawMember {
     flags: u8,
     slabs: U32,
     domain: [u8; DOMAIN_MAX_BYTES],
-    reserved: [u8; 8],
+    failed_at: U64,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -127,6 +127,8 @@ pub struct Member {
     pub slabs: u32,
     /// What fails together with it, by name. Empty so far.
     pub domain: String,
+    /// Generation of the table that was the first to call it failed; 0 if it has not failed.
+    pub failed_at: u64,
 }
 
 impl Member {
@@ -176,6 +178,7 @@ impl Members {
             votes: false,
             slabs: label.slabs(),
             domain: String::new(),
+            failed_at: 0,
         };
         let mut members = Self {
             pool,
@@ -232,11 +235,12 @@ impl Members {
         others.take(MAX_VOTERS.saturating_sub(vote)).for_each(|member| member.votes = true);
     }
 
-    /// Notes that a drive has failed: the journal goes on without it, and no opening needs it any more. Only for drives
-    /// that hold nothing but the journal.
+    /// Notes that a drive has failed, in the next table: the journal goes on without it, and no opening needs it any more.
     pub fn fail(&mut self, index: DriveIndex) {
-        if let Some(member) = self.get_mut(index) {
+        let next = self.generation + 1;
+        if let Some(member) = self.get_mut(index).filter(|member| member.is_needed()) {
             (member.state, member.in_journal, member.votes) = (MemberState::Failed, false, false);
+            member.failed_at = next;
         }
     }
 
@@ -395,6 +399,7 @@ fn raw(member: &Member) -> RawMember {
         + u8::from(member.in_journal) * FLAG_IN_JOURNAL
         + u8::from(member.votes) * FLAG_VOTES;
     raw.slabs = member.slabs.into();
+    raw.failed_at = member.failed_at.into();
     raw.domain[..member.domain.len()].copy_from_slice(member.domain.as_bytes());
     raw
 }
@@ -416,5 +421,6 @@ fn member(raw: &RawMember) -> Option<Member> {
         votes: raw.flags & FLAG_VOTES != 0,
         slabs: raw.slabs.get(),
         domain: std::str::from_utf8(&raw.domain[..domain_len]).ok()?.to_owned(),
+        failed_at: raw.failed_at.get(),
     })
 }

@@ -130,6 +130,8 @@ pub enum Bug {
     CountBeforeRows = 76,
     /// Replay does not verify the rows of records of which nothing tells that they counted.
     TrustPlaced = 77,
+    /// A column that lacks rows because its drive failed is taken for whole.
+    TrustLostColumn = 160,
     /// A change of the pool's drives is in force before the voters have it.
     MembersBeforeHardened = 100,
     /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.

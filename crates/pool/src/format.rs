@@ -109,7 +109,10 @@ pub(crate) struct Root {
     pub catalog_records: U64,
     /// Layer ids from here on were not given out.
     pub next_layer: U32,
-    pub reserved: [u8; 140],
+    pub reserved: U32,
+    /// Generation of the newest table of members whose losses the segment table knows.
+    pub members: U64,
+    pub reserved1: [u8; 128],
     pub crc: U64,
 }
 /// The most table slabs of a slice.
@@ -510,7 +513,8 @@ pub(crate) struct SegmentEntry {
     /// Bit *n*: column *n* does not hold what it should.
     pub missing: U64,
     pub strip_bytes: U32,
-    pub reserved: U32,
+    /// Generation of the first checkpoint with its last row.
+    pub written_in: U32,
     /// Drive and slab of each column.
     pub columns: [ColumnEntry; MAX_COLUMNS],
 }

@@ -73,13 +73,17 @@ impl Committer {
             catalog_pages,
             slice.space.checkpoint_bytes()
         );
+        // NOTE: asked before the table is fixed. A drive that is lost in between is known to the table all the same.
+        let members_known = slice.segments.table.members_known();
         // NOTE: last, because finding places changed the segment table.
         if !planted(Bug::FixTableEarly) {
             self.fix_table(places.keys()).await?;
         }
         // From here on a change of a page is one for the next checkpoint.
         slice.metadata.pages.cut(&places)?;
-        let root = self.cut_root(tail, segments, &catalog);
+        let mut root = self.cut_root(tail, segments, &catalog);
+        root.members = members_known.into();
+        slice.segments.table.cut(CheckpointGeneration(root.generation.get()));
         let rows = self.rows.meta.finish(&slice.segments);
         let pages = places.len();
         let kept_twice = places.into_iter().filter(|(_, at)| at.table_slab().is_some()).collect();

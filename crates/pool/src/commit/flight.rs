@@ -91,6 +91,7 @@ impl Checkpoint {
         if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;
         }
+        slice.segments.table.hardened(CheckpointGeneration(root.generation.get()));
         if planted(Bug::TailOfRoot) {
             root.tail = slice.log.tail(&slice.buffer).0.into();
         }

@@ -4,9 +4,9 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     lifecycle::slice::Slice,
-    meta::Stream,
+    meta::{Segment, Stream},
     segment::rows::{ComposedRow, Row},
-    store::pace::PIECE_BYTES,
+    store::pace::{PIECE_BYTES, Piece},
 };
 use futures_util::{StreamExt, future::try_join_all, stream};
 use quoin_base::DriveIndex;
@@ -21,31 +21,45 @@ impl Slice {
     /// pieces, at the pace of the background: what hosts wait for gets in between, where a long request would fill the
     /// drive's queue. A drive without room is waited for.
     pub(crate) async fn write_row(&self, row: Row) -> Result<u64, PoolError> {
-        let (store, drive) = (&self.store, row.drive());
+        let store = &self.store;
         let unit = store.alignment(row.columns())?;
         let ComposedRow { layout, stream, mut offset, len_bytes, data, pages } =
             row.compose(store.pool(), unit, &self.metadata.pages)?;
         let end = offset + len_bytes;
         let is_background = stream != Stream::Placed;
         let is_durable = !is_background && !planted(Bug::PlaceVolatile);
-        let piece_bytes = if is_background { PIECE_BYTES as usize } else { usize::MAX };
+        let stripe = layout.stripes.geometry.row_unit_bytes();
+        let piece_bytes =
+            if is_background { (PIECE_BYTES / stripe * stripe).max(stripe) as usize } else { usize::MAX };
         for piece in pieces(data, piece_bytes) {
             let piece_bytes: usize = piece.iter().map(|s| s.len()).sum();
-            let mut paced = None;
-            if is_background {
-                let (pace, pressure) = (store.pace(), || self.pressure());
-                paced = Some(pace.enter(drive, piece_bytes as u64, self.world(), pressure).await);
-            }
+            let paced =
+                if is_background { self.enter_drives(&layout, piece_bytes as u64).await } else { Vec::new() };
             let write = || store.write_row(&layout.stripes, offset, piece.clone(), is_durable);
             store.write_patiently(self.world(), write).await?;
-            if let Some(paced) = paced {
-                paced.written(self.world().now(), self.pressure());
+            for piece in paced {
+                piece.written(self.world().now(), self.pressure());
             }
             offset += piece_bytes as u64;
         }
         assert_eq!(offset, end, "the pieces of a row are all of it");
         self.metadata.pages.written(pages);
         Ok(len_bytes)
+    }
+
+    /// Waits until a piece of a row may go to all drives of its segment.
+    async fn enter_drives(&self, segment: &Segment, bytes: u64) -> Vec<Piece> {
+        let stripes = &segment.stripes;
+        // NOTE: always in the order of their numbers, or two pieces could each wait for a drive that the other one has.
+        let mut drives: Vec<_> = stripes.columns.iter().map(|column| column.drive).collect();
+        drives.sort_unstable();
+        let of_each = bytes / u64::from(stripes.geometry.data);
+        let mut pieces = Vec::with_capacity(drives.len());
+        for drive in drives {
+            let pressure = || self.pressure();
+            pieces.push(self.store.pace().enter(drive, of_each, self.world(), pressure).await);
+        }
+        pieces
     }
 
     /// Writes rows to several drives side by side, at the store's pace. Returns the bytes written.

@@ -252,6 +252,7 @@ mod tests {
             votes: true,
             slabs: 4,
             domain: String::new(),
+            failed_at: 0,
         };
         let (pool, epoch) = (PoolId(Uuid::nil()), Epoch(1));
         let all = (0..3).map(member).collect();

@@ -2,6 +2,7 @@
 
 pub(crate) mod create;
 pub(crate) mod memory;
+mod on_drives;
 pub(crate) mod open;
 pub(crate) mod options;
 mod pledge;

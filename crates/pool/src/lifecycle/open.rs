@@ -14,6 +14,7 @@ use crate::{
     },
     journal::{Batch, Journal, JournalBounds, JournalParts, Replay, ReplayedRecord, log::Log, read_journal},
     lifecycle::{
+        on_drives::OnDrives,
         options::PoolOptions,
         recovered::Recovered,
         slice::{Parts, Slice},
@@ -291,6 +292,7 @@ impl Slice {
             }
         };
         self.store.wake_for_slabs(self.id(), Box::new(wake));
+        self.store.take_in_tenant(Arc::new(OnDrives(Arc::downgrade(self))));
         let committer = Committer::new(self.clone(), start);
         committer.tell_dropped();
         self.world().spawn(Thread::Committer(self.id()), Box::pin(committer.run()));
@@ -535,7 +537,7 @@ async fn read_segment_table(
     root: &Root,
 ) -> Result<(SegmentTable, BTreeMap<PageId, String>), PoolError> {
     let table_slabs = Arc::new(TableSlabs::of(root, store.slab_bytes()));
-    let without_segments = SegmentTable::open(store, slice, table_slabs.clone(), iter::empty())?;
+    let without_segments = SegmentTable::open(store, slice, root, table_slabs.clone(), iter::empty())?;
     let io = Arc::new(SegmentIo { store: store.clone(), segments: Arc::new(without_segments) });
     let pages = PageStore::new(io, root.page_maps());
     let count = root.segments.get() as usize;
@@ -560,5 +562,5 @@ async fn read_segment_table(
         }
     }
     let entries = bytes.chunks_exact(size_of::<SegmentEntry>()).take(count).enumerate().skip(1);
-    Ok((SegmentTable::open(store, slice, table_slabs, entries)?, pages.take_ill()))
+    Ok((SegmentTable::open(store, slice, root, table_slabs, entries)?, pages.take_ill()))
 }

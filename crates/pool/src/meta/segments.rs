@@ -12,7 +12,7 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
+    format::{Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, Root, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
     segment::readers::ReaderEpochs,
     space::Overhead,
     store::Store,
@@ -34,6 +34,7 @@ mod granted;
 mod held;
 mod index;
 mod layouts;
+mod losses;
 mod placed;
 mod table_slabs;
 
@@ -104,6 +105,8 @@ pub(crate) struct Segment {
     /// The last record that names it, of its opening or of what was placed there, while replay may need it.
     last_placed: Option<Sequence>,
     pub written_bytes: u64,
+    /// The first checkpoint with its last row.
+    written_in: CheckpointGeneration,
 }
 
 impl Segment {
@@ -144,6 +147,12 @@ struct Inner {
     /// Live data, by how its segments are spread.
     live_data_sectors: BTreeMap<(u8, u8), u64>,
     live_meta_sectors: u64,
+    /// The checkpoint that will have what is written now, and the last one whose rows are hardened.
+    next_checkpoint: CheckpointGeneration,
+    hardened: CheckpointGeneration,
+    /// Drives that were lost since the pool was opened, and the newest table of members that this took account of.
+    losses: u64,
+    members_known: u64,
 }
 
 pub(crate) struct SegmentTable {
@@ -178,6 +187,7 @@ impl SegmentTable {
     pub(crate) fn open<'a>(
         store: &Store,
         slice: SliceId,
+        root: &Root,
         table_slabs: Arc<TableSlabs>,
         entries: impl Iterator<Item = (usize, &'a [u8])>,
     ) -> Result<Self, PoolError> {
@@ -217,9 +227,21 @@ impl SegmentTable {
             dirty_pages: BTreeSet::new(),
             live_data_sectors,
             live_meta_sectors,
+            next_checkpoint: CheckpointGeneration(root.generation.get()).next(),
+            hardened: CheckpointGeneration(root.generation.get()),
+            losses: 0,
+            members_known: root.members.get(),
         };
         let most_slabs = most_data_slabs(slab_bytes.into());
         let table = Self { inner: RwLock::new(inner), table_slabs, slab_bytes, row_bytes, most_slabs };
+        for (drive, members) in store.lost_drives() {
+            table.lose_before(drive, members, CheckpointGeneration(root.generation.get()));
+        }
+        // Whatever is lost in future was not before.
+        {
+            let mut inner = table.inner.write();
+            inner.members_known = inner.members_known.max(store.members().generation);
+        }
         table.seal_left_open();
         Ok(table)
     }
@@ -378,6 +400,7 @@ impl SegmentTable {
             placed_sectors: 0,
             last_placed: None,
             written_bytes: 0,
+            written_in: inner.next_checkpoint,
         };
         inner.segments[id as usize] = segment.clone();
         inner.dirty(id);
@@ -388,6 +411,7 @@ impl SegmentTable {
     /// Notes that rows up to `written_bytes` exist.
     pub(crate) fn wrote(&self, id: SegmentId, written_bytes: u64) {
         let mut inner = self.inner.write();
+        let next_checkpoint = inner.next_checkpoint;
         let segment = &mut inner.segments[id.0 as usize];
         let before = segment.written_bytes;
         assert!(
@@ -396,6 +420,7 @@ impl SegmentTable {
             "segment {id} is written up to {written_bytes}, after {before}"
         );
         segment.written_bytes = written_bytes;
+        segment.written_in = next_checkpoint;
         inner.dirty(id.0);
     }
 
@@ -523,7 +548,11 @@ impl Inner {
     /// The drive with the most free slabs.
     fn roomiest_drive(&self) -> Option<DriveIndex> {
         let by_room = |(drive, free): &(&DriveIndex, &BTreeSet<u32>)| (free.len(), Reverse(**drive));
-        self.free_slabs.iter().max_by_key(by_room).map(|(drive, _)| *drive)
+        self.free_slabs
+            .iter()
+            .filter(|(_, free)| !free.is_empty())
+            .max_by_key(by_room)
+            .map(|(drive, _)| *drive)
     }
 
     /// What a segment takes, in net slabs: a copy of metadata takes as much as data with what protects it.
@@ -601,10 +630,7 @@ impl Inner {
                 "segment {id} comes free with something in it"
             );
             self.segments[id as usize].generation = old.generation;
-            for Column { drive, slab } in old.stripes.columns.iter() {
-                let is_new = self.free_slabs.entry(*drive).or_default().insert(*slab);
-                assert!(is_new, "slab {slab} of drive {drive} comes free, and segment {id} did not have it");
-            }
+            old.stripes.columns.iter().for_each(|column| self.comes_free(*column));
             self.free_ids.insert(id);
             self.dirty(id);
             self.list(id);
@@ -629,6 +655,7 @@ fn free_segment() -> Segment {
         placed_sectors: 0,
         last_placed: None,
         written_bytes: 0,
+        written_in: CheckpointGeneration(0),
     }
 }
 
@@ -648,6 +675,7 @@ pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
     entry.strip_bytes = geometry.strip_bytes.into();
     entry.row_bytes = geometry.row_bytes.into();
     entry.missing = missing.0.into();
+    entry.written_in = (segment.written_in.0 as u32).into();
     entry.live_sectors = segment.live_sectors.into();
     entry.written_bytes = segment.written_bytes.into();
     for (slot, column) in entry.columns.iter_mut().zip(columns.iter()) {
@@ -682,5 +710,6 @@ fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
     segment.stripes = StripeSet { geometry, columns, missing };
     segment.live_sectors = entry.live_sectors.get();
     segment.written_bytes = entry.written_bytes.get();
+    segment.written_in = CheckpointGeneration(entry.written_in.get().into());
     Ok(segment)
 }

@@ -37,11 +37,13 @@ pub(crate) struct RowWriter {
     rows: Vec<Row>,
     /// The last row takes no more.
     row_ended: bool,
+    /// Lost drives that open segments were looked at for.
+    losses: u64,
 }
 
 impl RowWriter {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, open: Vec::new(), turn: 0, spread: 1, rows: Vec::new(), row_ended: true }
+        Self { stream, open: Vec::new(), turn: 0, spread: 1, rows: Vec::new(), row_ended: true, losses: 0 }
     }
 
     /// From now on keeps segments open on so many drives. What is open beyond that is still filled up.
@@ -59,6 +61,7 @@ impl RowWriter {
         len_bytes: usize,
         generation: CheckpointGeneration,
     ) -> Option<Location> {
+        self.leave_degraded(segments, generation);
         let fits = !self.row_ended
             && self.rows.last().is_some_and(|row| {
                 let end = row.len_bytes + len_bytes as u64;
@@ -89,6 +92,19 @@ impl RowWriter {
         // Live from here on: a segment that is sealed before its rows are published must not look empty.
         segments.table.add(location);
         Some(location)
+    }
+
+    /// Adds nothing more to segments that lack a column, because a drive was lost: what is written next is whole.
+    fn leave_degraded(&mut self, segments: &Segments, generation: CheckpointGeneration) {
+        let losses = segments.table.losses();
+        if std::mem::replace(&mut self.losses, losses) == losses {
+            return;
+        }
+        self.end_row(segments);
+        let (left, kept) = self.open.drain(..).partition(|(id, _)| segments.table.is_degraded(*id));
+        self.open = kept;
+        self.turn = 0;
+        left.into_iter().for_each(|(id, _): (SegmentId, Segment)| segments.seal(id, generation));
     }
 
     /// Turns to an open segment with room for `len_bytes` of content in a row of its own. `None`: no slab is free.

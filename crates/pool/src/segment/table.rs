@@ -51,7 +51,11 @@ impl Slice {
         let (store, world) = (&self.store, self.world());
         let bytes: u64 = data.iter().map(|bytes| bytes.len() as u64).sum();
         let paced = store.pace().enter(column.drive, bytes, world, || self.pressure()).await;
-        store.write_patiently(world, || store.write_slab(column, offset, data.to_vec(), false)).await?;
+        let write = || store.write_slab(column, offset, data.to_vec(), false);
+        if let Err(error) = store.write_patiently(world, write).await {
+            // The other copies are all that there is from then on.
+            store.do_without(column.drive, error).await?;
+        }
         paced.written(world.now(), self.pressure());
         Ok(bytes)
     }

@@ -59,7 +59,8 @@ impl Store {
         // In force when the voters have it durably. Only then others may use it.
         let (slabs, domain) = (drive.slabs(), String::new());
         let (state, in_journal, votes) = (MemberState::Active, false, false);
-        let member = Member { index, drive: id, roles, state, in_journal, votes, slabs, domain };
+        let failed_at = 0;
+        let member = Member { index, drive: id, roles, state, in_journal, votes, slabs, domain, failed_at };
         self.change_members(|members| {
             assert_eq!(members.next_index, index.0, "one drive is added at a time");
             members.next_index += 1;

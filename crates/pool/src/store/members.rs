@@ -15,7 +15,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, Members, MembersCopy};
+use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, MemberState, Members, MembersCopy};
 use quoin_world::{
     AsyncMutex, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -271,6 +271,14 @@ impl Store {
             }
         }
         *self.membership.current.lock() = Arc::new(members.clone());
+        // NOTE: before anything counts that was written without them.
+        for member in &members.all {
+            let was_needed = before.get(member.index).is_some_and(Member::is_needed);
+            if was_needed && member.state == MemberState::Failed {
+                let tenants = self.tenants.lock();
+                tenants.iter().for_each(|tenant| tenant.lose(member.index, members.generation));
+            }
+        }
         self.membership.journal_set.store(members.journal_set, Ordering::Release);
         // Lanes that wait for a free extent may make one of the drives that are left.
         self.health().notify();
@@ -300,7 +308,9 @@ impl Store {
         match members.get(index) {
             None => Some("it has no such drive"),
             Some(member) if !member.is_needed() => None,
-            Some(member) if member.roles.data => Some("it holds data that no other drive has"),
+            Some(member) if member.roles.data && self.would_lose(members, index) => {
+                Some("it holds data that no other drive has")
+            }
             Some(_) if members.in_journal().all(|member| member.index == index) => {
                 Some("it is the only one that the journal is written to")
             }
@@ -309,6 +319,15 @@ impl Store {
             }
             Some(_) => None,
         }
+    }
+
+    /// Whether a slice would lose data or metadata without a drive.
+    fn would_lose(&self, members: &Members, index: DriveIndex) -> bool {
+        let is_lost = |drive| members.get(drive).is_none_or(|member| !member.is_needed());
+        let tenants = self.tenants.lock();
+        // Before all slices are open, nobody knows.
+        tenants.len() < usize::from(self.label.slices)
+            || tenants.iter().any(|tenant| tenant.would_lose(index, &is_lost))
     }
 
     /// Whether the pool can go on without the drive of this name.
@@ -321,6 +340,9 @@ impl Store {
     /// the drive has not failed for good: a file system that is full is no reason to give a drive up.
     pub(crate) async fn do_without(&self, index: DriveIndex, failure: PoolError) -> Result<(), PoolError> {
         let drive = self.drive_name(index);
+        if self.members().get(index).is_some_and(|member| !member.is_needed()) {
+            return Ok(());
+        }
         if !self.columns.drive(index).is_ok_and(|drive| drive.is_failed()) {
             return Err(failure);
         }

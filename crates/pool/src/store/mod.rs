@@ -33,7 +33,7 @@ use members::Membership;
 use pace::Pace;
 use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
-use quoin_stripe::{Column, Columns, StripeError, StripeSet};
+use quoin_stripe::{Column, Columns, StripeError, StripeSet, Written};
 use quoin_world::{
     AsyncMutex, Buf, DiskError, Mutex, Slice as Bytes,
     atomic::{AtomicBool, Ordering},
@@ -49,6 +49,15 @@ const TRIES: u32 = 5;
 
 /// Asked with a drive, and with whether a drive is in the set.
 type Needs = Box<dyn Fn(DriveIndex, &dyn Fn(DriveIndex) -> bool) -> bool + Send + Sync>;
+
+/// What a slice has in segments, as the store sees it.
+pub(crate) trait Tenant: Send + Sync {
+    /// Whether anything would be lost without a drive, beside those for which `is_lost` is true.
+    fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool;
+
+    /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
+    fn lose(&self, drive: DriveIndex, members: u64);
+}
 
 pub(crate) struct Store {
     columns: Columns,
@@ -67,6 +76,7 @@ pub(crate) struct Store {
     adding: AsyncMutex,
     /// Each says whether a slice has something in the journal on this drive and on no other of the set.
     needs: Mutex<Vec<Needs>>,
+    tenants: Mutex<Vec<Arc<dyn Tenant>>>,
     /// By slice: the highest generation of a root that was read or written.
     generations: Mutex<BTreeMap<SliceId, CheckpointGeneration>>,
 }
@@ -149,6 +159,7 @@ impl Store {
             shortage: Shortage::default(),
             pace: Pace::default(),
             needs: Mutex::default(),
+            tenants: Mutex::default(),
             generations: Mutex::default(),
         }
     }
@@ -276,6 +287,21 @@ impl Store {
         self.needs.lock().push(needs);
     }
 
+    /// Registers a slice, which then knows what it would lose without a drive. Until all slices are, none is done without
+    /// that holds segments.
+    pub(crate) fn take_in_tenant(&self, tenant: Arc<dyn Tenant>) {
+        self.tenants.lock().push(tenant);
+    }
+
+    /// Drives that the pool went on without, and the generation of the table that said so first.
+    pub(crate) fn lost_drives(&self) -> impl Iterator<Item = (DriveIndex, u64)> + use<> {
+        let members = self.members();
+        let failed: Vec<_> =
+            members.all.iter().filter(|member| member.state == MemberState::Failed).collect();
+        let told: Vec<_> = failed.into_iter().map(|member| (member.index, member.failed_at)).collect();
+        told.into_iter()
+    }
+
     /// The slabs that a slice may use for segments, by drive.
     pub(crate) fn granted_to(&self, slice: SliceId) -> Vec<(DriveIndex, BTreeSet<u32>)> {
         self.grants.granted_to(slice)
@@ -379,18 +405,22 @@ impl Store {
         self.columns.read(set, range).await
     }
 
-    /// Writes a row of a segment, or a part of one, from byte `offset` of the segment's data on. `durable`: hardened on return.
+    /// Writes a row of a segment, or a part of one, to all its columns but those on drives that the pool can go on without, from byte `offset` of the segment's data on. `durable`: hardened on return.
     pub(crate) async fn write_row(
         &self,
         set: &StripeSet,
         offset: u64,
         data: Vec<Bytes>,
         durable: bool,
-    ) -> Result<(), StripeError> {
+    ) -> Result<(), PoolError> {
         let counted = set.columns.iter().filter(|_| durable).map(|column| self.pace.durable(column.drive));
         let _counted: Vec<_> = counted.collect();
-        let written = self.columns.write_row(set, offset, data, durable).await?;
-        written.failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
+        let Written { failed } = self.columns.write_row(set, offset, data, durable).await?;
+        // NOTE: before the row counts. A column that failed must not be taken for one that has it.
+        for (place, error) in failed {
+            self.do_without(set.columns[place].drive, error.into()).await?;
+        }
+        Ok(())
     }
 
     /// The pace of background writes.
@@ -408,9 +438,17 @@ impl Store {
         self.may_lack_room.load(Ordering::Acquire)
     }
 
-    /// Hardens every row written before.
-    pub(crate) async fn flush_rows(&self) -> Result<(), StripeError> {
-        self.columns.flush().await
+    /// Hardens every row written before, on all drives but those that the pool can go on without.
+    pub(crate) async fn flush_rows(&self) -> Result<(), PoolError> {
+        let hold_data = self.needed_drives().filter(|drive| drive.label().roles.data);
+        let flushes = hold_data.map(async |drive| (drive.index(), drive.flush().await));
+        // All are flushed, also if one fails.
+        for (drive, outcome) in join_all(flushes).await {
+            if let Err(error) = outcome {
+                self.do_without(drive, error.into()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// How messages name a drive.

@@ -105,20 +105,22 @@ impl Store {
     }
 
     /// Writes to drives; one without room is waited for.
-    pub(crate) async fn write_patiently<F>(
+    pub(crate) async fn write_patiently<F, E>(
         &self,
         world: &dyn World,
         mut write: impl FnMut() -> F,
     ) -> Result<(), PoolError>
     where
-        F: Future<Output = Result<(), StripeError>>,
+        F: Future<Output = Result<(), E>>,
+        E: Into<PoolError>,
     {
         let mut waits = None;
         while let Err(error) = write().await {
-            let Some(drive) = without_room(&error) else { return Err(error.into()) };
+            let error = error.into();
+            let Some(drive) = without_room(&error) else { return Err(error) };
             waits.get_or_insert_with(|| self.lacks_room(drive));
             if !self.may_retry(world).await? {
-                return Err(error.into());
+                return Err(error);
             }
         }
         Ok(())
@@ -141,9 +143,10 @@ impl Store {
 }
 
 /// The drive that had no room for a write, if that was what is wrong.
-fn without_room(error: &StripeError) -> Option<&str> {
+fn without_room(error: &PoolError) -> Option<&str> {
     match error {
-        StripeError::Drive(DriveError::NoRoom { drive }) => Some(drive),
+        PoolError::Stripe(StripeError::Drive(DriveError::NoRoom { drive }))
+        | PoolError::Drive(DriveError::NoRoom { drive }) => Some(drive),
         _ => None,
     }
 }

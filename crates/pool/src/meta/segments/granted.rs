@@ -13,6 +13,8 @@ pub(super) type SlabsByDrive = BTreeMap<DriveIndex, BTreeSet<u32>>;
 /// The slabs that a slice is granted, while an opening finds out what takes which of them.
 pub(super) struct Granted {
     all: SlabsByDrive,
+    /// Drives that the pool went on without: what they hold is not known.
+    lost: BTreeSet<DriveIndex>,
     /// Those that nothing took so far.
     pub(super) free: SlabsByDrive,
 }
@@ -20,7 +22,7 @@ pub(super) struct Granted {
 impl Granted {
     pub(super) fn to(store: &Store, slice: SliceId) -> Self {
         let all: SlabsByDrive = store.granted_to(slice).into_iter().collect();
-        Self { free: all.clone(), all }
+        Self { free: all.clone(), all, lost: store.lost_drives().map(|(drive, _)| drive).collect() }
     }
 
     /// How many slabs the slice holds of each drive.
@@ -33,7 +35,7 @@ impl Granted {
     /// # Errors
     /// The slice was not granted one of them, or something else has it: grants and segment table do not agree.
     pub(super) fn take(&mut self, what: String, columns: &[Column]) -> Result<(), PoolError> {
-        for Column { drive, slab } in columns {
+        for Column { drive, slab } in columns.iter().filter(|column| !self.lost.contains(&column.drive)) {
             let is_granted = self.all.get(drive).is_some_and(|slabs| slabs.contains(slab));
             let problem = match () {
                 () if !is_granted => "is not granted to the slice",

@@ -8,6 +8,7 @@ use crate::{
     segment::{opened::OpenedSegment, readers::ReaderEpochs},
 };
 use quoin_base::{CheckpointGeneration, SegmentId, Sequence};
+use quoin_stripe::Column;
 
 impl SegmentTable {
     /// Counts what was placed at `location` as live: the map is about to lead there.
@@ -88,7 +89,9 @@ impl SegmentTable {
         // Either the checkpoint does not know the segment yet, or it knows it as it was opened.
         let known = &inner.segments[id];
         if known.state == SegmentState::Free {
-            for column in opened.stripes.columns.iter() {
+            let is_held = |column: &&Column| inner.held_slabs.contains_key(&column.drive);
+            let columns: Vec<_> = opened.stripes.columns.iter().filter(is_held).copied().collect();
+            for column in columns {
                 let free = inner.free_slabs.get_mut(&column.drive);
                 if !free.is_some_and(|free| free.remove(&column.slab)) {
                     return Err(damaged("the journal says that it was opened on a slab that is taken"));
@@ -103,6 +106,7 @@ impl SegmentTable {
             };
             inner.free_ids.remove(&opened.id.0);
             inner.dirty(opened.id.0);
+            inner.miss_absent(opened.id.0);
         } else if known.generation != opened.generation || known.stream != Stream::Placed {
             return Err(damaged("the journal says that it was opened anew, and it was not"));
         }

@@ -140,6 +140,20 @@ impl TableSlabs {
         self.inner.lock().slabs.push(TableSlab { columns, taken, free: self.pages_per_slab });
     }
 
+    /// The pool goes on without a drive: what it holds may be old by the time it comes back.
+    pub(super) fn lose(&self, drive: DriveIndex) {
+        let without = |columns: &mut Arc<[Column]>| {
+            let left: Arc<[Column]> =
+                columns.iter().filter(|column| column.drive != drive).copied().collect();
+            if !left.is_empty() {
+                *columns = left;
+            }
+        };
+        let mut inner = self.inner.lock();
+        inner.slabs.iter_mut().for_each(|slab| without(&mut slab.columns));
+        inner.leaving.iter_mut().for_each(without);
+    }
+
     /// The columns that have a copy of a place; `None` if there is no such place.
     pub(crate) fn columns_of(&self, at: Location) -> Option<Arc<[Column]>> {
         let (slab, _) = self.find(at)?;
@@ -323,7 +337,7 @@ impl SegmentTable {
             self.table_slabs.passed((slabs * slab_bytes / (2 * PAGE_BYTES as u64)).max(self.most_pages()));
         let mut inner = self.inner.write();
         for column in left.iter().flat_map(|columns| columns.iter()) {
-            inner.free_slabs.entry(column.drive).or_default().insert(column.slab);
+            inner.comes_free(*column);
         }
         !left.is_empty()
     }

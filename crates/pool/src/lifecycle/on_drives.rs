@@ -1,0 +1,22 @@
+//! What a slice has on drives, as the store asks for it.
+
+use crate::{lifecycle::slice::Slice, store::Tenant};
+use quoin_base::DriveIndex;
+use std::sync::Weak;
+
+/// A slice that may have been closed.
+pub(super) struct OnDrives(pub(super) Weak<Slice>);
+
+impl Tenant for OnDrives {
+    fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool {
+        // Of one that was closed nobody knows.
+        self.0.upgrade().is_none_or(|slice| slice.segments.table.would_lose(drive, is_lost))
+    }
+
+    fn lose(&self, drive: DriveIndex, members: u64) {
+        if let Some(slice) = self.0.upgrade() {
+            slice.segments.table.lose(drive, members);
+            slice.lay_out();
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Drives that the pool goes on without, and what that means for segments.
+//!
+//! A column *is missing* if it does not hold all that was written to its segment: its drive failed before that was hardened
+//! there. A rebuild fills it elsewhere; until then nothing is read from it, also if its drive comes back. Other columns of a
+//! drive that failed hold what they should, and are current again as soon as the drive is.
+//!
+//! Invariants:
+//! 1. When the pool has gone on without a drive, every column on it whose segment has rows that no flush has hardened there is
+//!    missing in the table, before any row counts that was written without it.
+//! 2. A root tells up to which table of members its segment table knows of losses. For drives that failed later, an opening
+//!    finds the columns that are missing by when their segments were last written to.
+
+use super::{Inner, Segment, SegmentState, SegmentTable};
+use crate::bugs::{Bug, planted};
+use quoin_base::{CheckpointGeneration, DriveIndex, SegmentId};
+use quoin_stripe::{Column, ColumnSet};
+
+impl Segment {
+    /// Its columns on a drive.
+    fn columns_on(&self, drive: DriveIndex) -> ColumnSet {
+        let on_it = self.stripes.columns.iter().enumerate().filter(|(_, column)| column.drive == drive);
+        on_it.fold(ColumnSet::default(), |set, (place, _)| set.with(ColumnSet::one(place)))
+    }
+
+    /// Whether so many columns may be gone without loss of data.
+    fn survives(&self, gone: ColumnSet) -> bool {
+        gone.len() <= usize::from(self.stripes.geometry.parity)
+    }
+}
+
+impl SegmentTable {
+    /// Whether data or metadata would be lost without a drive, beside those that are lost already.
+    pub(crate) fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool {
+        let inner = self.inner.read();
+        let on_table_slab = |columns: &[Column]| {
+            columns.iter().any(|column| column.drive == drive)
+                && columns.iter().all(|column| column.drive == drive || is_lost(column.drive))
+        };
+        if self.table_slabs.named().iter().any(|columns| on_table_slab(columns)) {
+            return true;
+        }
+        // What is quarantined may be in the last checkpoint.
+        inner.segments.iter().filter(|segment| segment.state != SegmentState::Free).any(|segment| {
+            let here = segment.columns_on(drive);
+            if here.is_empty() {
+                return false;
+            }
+            let lost = segment.stripes.columns.iter().enumerate().filter(|(_, column)| is_lost(column.drive));
+            let gone = lost
+                .fold(segment.stripes.missing.with(here), |set, (place, _)| set.with(ColumnSet::one(place)));
+            !segment.survives(gone)
+        })
+    }
+
+    /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
+    pub(crate) fn lose(&self, drive: DriveIndex, members: u64) {
+        let mut inner = self.inner.write();
+        inner.free_slabs.remove(&drive);
+        inner.held_slabs.remove(&drive);
+        let hardened = inner.hardened;
+        for id in 1..inner.segments.len() {
+            let segment = &inner.segments[id];
+            let may_lack_rows = segment.state == SegmentState::Open
+                || segment.written_in > hardened
+                || segment.placed_sectors > 0
+                || segment.last_placed.is_some();
+            if segment.state != SegmentState::Free && may_lack_rows && !planted(Bug::TrustLostColumn) {
+                inner.miss(id as u32, drive);
+            }
+        }
+        self.table_slabs.lose(drive);
+        inner.losses += 1;
+        inner.members_known = inner.members_known.max(members);
+    }
+
+    /// The same for an opening: the root says what its table knows of losses.
+    pub(super) fn lose_before(&self, drive: DriveIndex, members: u64, root: CheckpointGeneration) {
+        let mut inner = self.inner.write();
+        if members > inner.members_known {
+            for id in 1..inner.segments.len() {
+                let segment = &inner.segments[id];
+                let may_lack_rows = segment.state == SegmentState::Open || segment.written_in >= root;
+                if segment.state != SegmentState::Free && may_lack_rows {
+                    inner.miss(id as u32, drive);
+                }
+            }
+        }
+        self.table_slabs.lose(drive);
+    }
+
+    /// Grows with every drive that is lost: open segments may have become unfit to be added to.
+    pub(crate) fn losses(&self) -> u64 {
+        self.inner.read().losses
+    }
+
+    /// Whether a segment lacks a column.
+    pub(crate) fn is_degraded(&self, id: SegmentId) -> bool {
+        let inner = self.inner.read();
+        inner.segments.get(id.0 as usize).is_some_and(|segment| inner.is_degraded(segment))
+    }
+
+    /// Segments in use that lack a column, and their live bytes.
+    pub(crate) fn degraded(&self) -> (u64, u64) {
+        let inner = self.inner.read();
+        let in_use = |segment: &&Segment| segment.state != SegmentState::Free && segment.live_sectors > 0;
+        let degraded = inner.segments.iter().filter(in_use).filter(|segment| inner.is_degraded(segment));
+        degraded.fold((0, 0), |(count, bytes), segment| {
+            (count + 1, bytes + u64::from(segment.live_sectors) * quoin_base::SECTOR_BYTES)
+        })
+    }
+
+    /// Generation of the newest table of members whose losses the table knows. Asked for before the table's pages are fixed for
+    /// a checkpoint, and told by its root.
+    pub(crate) fn members_known(&self) -> u64 {
+        self.inner.read().members_known
+    }
+
+    /// What is written from here on is not in the checkpoint of this generation.
+    pub(crate) fn cut(&self, generation: CheckpointGeneration) {
+        self.inner.write().next_checkpoint = generation.next();
+    }
+
+    /// What was written before the cut of the checkpoint of this generation is hardened on all drives that the pool has.
+    pub(crate) fn hardened(&self, generation: CheckpointGeneration) {
+        self.inner.write().hardened = generation;
+    }
+}
+
+impl Inner {
+    /// The column of a segment on a drive is missing from now on, if there is one.
+    fn miss(&mut self, id: u32, drive: DriveIndex) {
+        let segment = &mut self.segments[id as usize];
+        let missing = segment.stripes.missing.with(segment.columns_on(drive));
+        if missing != segment.stripes.missing {
+            segment.stripes.missing = missing;
+            self.dirty(id);
+        }
+    }
+
+    /// Columns of a segment on drives that are not there any more are missing: it was opened after the checkpoint.
+    pub(super) fn miss_absent(&mut self, id: u32) {
+        for column in self.segments[id as usize].stripes.columns.clone().iter() {
+            if !self.held_slabs.contains_key(&column.drive) {
+                self.miss(id, column.drive);
+            }
+        }
+    }
+
+    fn is_degraded(&self, segment: &Segment) -> bool {
+        let is_there = |column: &Column| self.held_slabs.contains_key(&column.drive);
+        !segment.stripes.missing.is_empty() || !segment.stripes.columns.iter().all(is_there)
+    }
+
+    /// A slab comes free. Of a drive that was lost it will be found when the drive comes back.
+    pub(super) fn comes_free(&mut self, column: Column) {
+        let Column { drive, slab } = column;
+        if self.held_slabs.contains_key(&drive) {
+            let is_new = self.free_slabs.entry(drive).or_default().insert(slab);
+            assert!(is_new, "slab {slab} of drive {drive} comes free, and was free already");
+        }
+    }
+}
