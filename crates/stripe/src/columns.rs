@@ -97,6 +97,12 @@ impl Columns {
         usize::from(set.geometry.parity).saturating_sub(gone)
     }
 
+    /// How many reads of segments are in flight on the drive of a column.
+    pub(crate) fn reads_in_flight(&self, column: Column) -> usize {
+        let place = self.0.all.get(usize::from(column.drive.0));
+        place.map_or(0, |place| place.reads.load(Ordering::Relaxed))
+    }
+
     /// The largest block of the drives that hold these columns: what is written to them begins in memory, and
     /// is long, a multiple of it.
     ///

@@ -15,6 +15,9 @@ use std::sync::Arc;
 /// What ranges of a segment begin and end at multiples of.
 pub(crate) const UNIT_BYTES: u64 = 4096;
 
+/// The most copies of a mirror's column.
+const MOST_COPIES: u8 = 3;
+
 /// How a segment is spread: fixed when it is opened, recorded with it.
 ///
 /// With one data column every parity column is a copy of it: a mirror. With more, the first parity column is the
@@ -47,7 +50,7 @@ impl Geometry {
     pub fn is_possible(&self) -> bool {
         self.data > 0
             && self.columns() <= ColumnSet::MOST
-            && (self.data == 1 || self.parity <= 2)
+            && self.parity <= if self.data == 1 { MOST_COPIES } else { 2 }
             && self.strip_bytes.is_power_of_two()
             && u64::from(self.strip_bytes) >= UNIT_BYTES
             && u64::from(self.row_bytes).is_multiple_of(self.stripe_bytes())
@@ -102,6 +105,14 @@ impl Geometry {
         }
         let strip = u64::from(self.strip_bytes);
         (at / strip * u64::from(self.data) + column as u64) * strip + at % strip
+    }
+
+    /// The data column of a byte of the segment's data.
+    pub(crate) fn column_of(&self, offset: u64) -> usize {
+        if self.data == 1 {
+            return 0;
+        }
+        (offset / u64::from(self.strip_bytes) % u64::from(self.data)) as usize
     }
 
     /// Whether a range lies within one strip.
@@ -229,14 +240,4 @@ impl StripeSet {
         let fits = self.geometry.columns() == self.columns.len() && self.missing.is_of(self.geometry);
         (self.geometry.is_possible() && fits).then_some(()).ok_or(StripeError::Unsupported { data, parity })
     }
-}
-
-/// The data columns that a range of a segment's data lies on.
-pub fn columns_of(geometry: Geometry, range: ByteRange) -> ColumnSet {
-    let lies_on = |column: &usize| !geometry.column_range(range, *column).is_empty();
-    geometry
-        .data_columns()
-        .iter()
-        .filter(lies_on)
-        .fold(ColumnSet::default(), |set, column| set.with(ColumnSet::one(column)))
 }

@@ -20,18 +20,22 @@
 //! Does not: know checksums. Who finds that data is not what it should be says which columns to do without
 //! ([`alternatives`], [`Columns::read_without`]). Assumes of drives: what [`quoin_drive::Drive`] promises.
 
+mod alternatives;
 pub mod bugs;
 mod columns;
 mod error;
+mod gather;
 mod geometry;
 mod parity;
 mod read;
+mod repair;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
+pub use alternatives::{alternatives, columns_of};
 pub use columns::Columns;
 pub use error::StripeError;
-pub use geometry::{Column, ColumnSet, Geometry, StripeSet, columns_of};
+pub use geometry::{Column, ColumnSet, Geometry, StripeSet};
 pub use write::Written;

@@ -12,7 +12,7 @@
 //! added up in registers over all columns before the next one begins.
 
 use crate::{
-    Geometry,
+    ColumnSet, Geometry,
     bugs::{Bug, planted},
 };
 use quoin_world::{Buf, Slice};
@@ -68,7 +68,7 @@ fn blocks(bytes: &[u8]) -> &[Block] {
 
 fn blocks_mut(bytes: &mut [u8]) -> &mut [Block] {
     let (blocks, rest) = bytes.as_chunks_mut();
-    assert!(rest.is_empty(), "{} bytes of parity are no whole blocks", rest.len());
+    assert!(rest.is_empty(), "a sum of columns is whole blocks");
     blocks
 }
 
@@ -96,6 +96,89 @@ fn write_p_and_q(columns: &[&[u8]], p: &mut [u8], q: &mut [u8]) {
             add_block(&mut weighted, &column[at]);
         }
         (*p, *q) = (sum, weighted);
+    }
+}
+
+/// How a column follows from others: it is the sum of these, each times its factor. No factor is 0.
+pub(crate) type Recipe = Vec<(usize, u8)>;
+
+/// How the content of a column follows from the columns that are not lost; from itself alone if it is none of them.
+/// `None`: too many are lost.
+///
+/// ```text
+/// lost        the data column x is
+/// x           P + sum of D[i]
+/// x, P        (Q + sum of 2^i·D[i]) / 2^x
+/// x, y        (Q + sum of 2^i·D[i] + 2^y·(P + sum of D[i])) / (2^x + 2^y)
+/// ```
+///
+/// The sums are over the data columns that are not lost.
+pub(crate) fn recipe(geometry: Geometry, column: usize, lost: ColumnSet) -> Option<Recipe> {
+    if !lost.has(column) {
+        return Some(vec![(column, 1)]);
+    }
+    let present = geometry.data_columns().without(lost);
+    if geometry.data == 1 {
+        let copy = geometry.all().without(lost).iter().next()?;
+        return Some(vec![(copy, 1)]);
+    }
+    let (p, q) = (usize::from(geometry.data), usize::from(geometry.data) + 1);
+    let is_there = |parity: usize| parity < geometry.columns() && !lost.has(parity);
+    let mut others = geometry.data_columns().both(lost).without(ColumnSet::one(column)).iter();
+    let (other, third) = (others.next(), others.next());
+    if third.is_some() {
+        return None;
+    }
+    if column >= p {
+        // First of the data column that is lost, if any; this one then is a sum over all data.
+        let weight = |data: usize| if column == p { 1 } else { power_of_two(data as i32) };
+        let Some(other) = other else {
+            return Some(present.iter().map(|data| (data, weight(data))).collect());
+        };
+        let mut recipe = recipe(geometry, other, lost)?;
+        for (source, factor) in &mut recipe {
+            *factor = product(*factor, weight(other)) ^ (if *source < p { weight(*source) } else { 0 });
+        }
+        return Some(recipe);
+    }
+    let weight = |data: usize| power_of_two(data as i32);
+    let with = |factor: &dyn Fn(usize) -> u8, parity: &[(usize, u8)]| {
+        Some(present.iter().map(|data| (data, factor(data))).chain(parity.iter().copied()).collect())
+    };
+    match (other, is_there(p), is_there(q)) {
+        (None, true, _) => with(&|_| 1, &[(p, 1)]),
+        (None, false, true) => {
+            let share = inverse(weight(column));
+            with(&|data| product(share, weight(data)), &[(q, share)])
+        }
+        (Some(other), true, true) => {
+            let share = inverse(weight(column) ^ weight(other));
+            let factor = |data| product(share, weight(data) ^ weight(other));
+            with(&factor, &[(p, product(share, weight(other))), (q, share)])
+        }
+        _ => None,
+    }
+}
+
+/// Writes the sum of the columns, each times its factor, to `sum`, which is as long as each.
+///
+/// Bit by bit from the highest down, over all columns at once: sum = 2·sum + those whose factor has the bit.
+pub(crate) fn write_sum(terms: &[(&[u8], u8)], sum: &mut [u8]) {
+    let most = terms.iter().fold(0, |all, (_, factor)| all | factor).checked_ilog2().unwrap_or(0);
+    let with_bit = |bit: u32| -> Vec<&[Block]> {
+        let has_it = terms.iter().filter(|(_, factor)| factor >> bit & 1 == 1);
+        has_it.map(|(column, _)| blocks(column)).collect()
+    };
+    let bits: Vec<_> = (0..=most).rev().map(with_bit).collect();
+    for (at, to) in blocks_mut(sum).iter_mut().enumerate() {
+        let mut sum = [0; BLOCK_BYTES];
+        for columns in &bits {
+            double_block(&mut sum);
+            for column in columns {
+                add_block(&mut sum, &column[at]);
+            }
+        }
+        *to = sum;
     }
 }
 

@@ -1,19 +1,182 @@
-//! Reading ranges.
+//! Reading ranges, with what cannot be read computed from the other columns.
+//!
+//! Invariants:
+//! 1. What a missing column holds is never used, nor what the caller leaves out.
+//! 2. A drive that refuses writes may have missed some that the set does not know of yet. It is read only
+//!    where the range does not follow from the others.
+//! 3. A column whose read fails is not read again by the same call.
 
-use crate::{Columns, Geometry, StripeError, StripeSet, geometry::UNIT_BYTES};
+use crate::{
+    ColumnSet, Columns, StripeError, StripeSet,
+    bugs::{Bug, planted},
+    gather::{Band, bands},
+    geometry::UNIT_BYTES,
+};
 use quoin_base::ByteRange;
 use quoin_world::Buf;
+
+/// So many bytes of a mirror are read from the same copy when all its drives are equally busy.
+const TURN_BYTES: u64 = 128 << 10;
+
+/// The columns that one call does not read.
+pub(crate) struct Lost {
+    /// Not at all.
+    never: ColumnSet,
+    /// Only if there is no other way: their drives refuse writes.
+    failed: ColumnSet,
+    /// The first error of a drive.
+    error: Option<StripeError>,
+}
+
+impl Lost {
+    /// What is not to be read of a segment, `without` included.
+    pub(crate) fn new(columns: &Columns, set: &StripeSet, without: ColumnSet) -> Self {
+        let mut lost = Self { never: unusable(set, without), failed: ColumnSet::default(), error: None };
+        for (place, column) in set.columns.iter().enumerate() {
+            match columns.drive(column.drive) {
+                Ok(drive) if drive.is_failed() => lost.failed = lost.failed.with(ColumnSet::one(place)),
+                Ok(_) => {}
+                Err(_) => lost.never = lost.never.with(ColumnSet::one(place)),
+            }
+        }
+        lost
+    }
+
+    /// The columns not to read, in the order in which to try: first also without those whose drives have failed.
+    pub(crate) fn to_avoid(&self) -> [ColumnSet; 2] {
+        [self.never.with(self.failed), self.never]
+    }
+
+    /// From now on a column is not read any more.
+    ///
+    /// # Errors
+    /// The error, if it does not concern just this column.
+    pub(crate) fn note(&mut self, column: usize, error: StripeError) -> Result<(), StripeError> {
+        if !error.is_of_the_drive() {
+            return Err(error);
+        }
+        self.never = self.never.with(ColumnSet::one(column));
+        self.error.get_or_insert(error);
+        Ok(())
+    }
+
+    /// Why it cannot be read.
+    pub(crate) fn into_error(self, set: &StripeSet) -> StripeError {
+        self.error.unwrap_or_else(|| set.not_enough(set.geometry.all().without(self.never)))
+    }
+}
+
+fn unusable(set: &StripeSet, without: ColumnSet) -> ColumnSet {
+    if planted(Bug::ReadMissing) { without } else { set.missing.with(without) }
+}
 
 impl Columns {
     /// Reads a range of a segment's data. Both ends are multiples of 4096.
     ///
+    /// What lies in columns that are missing, or whose drives are not there, have failed or fail now, is
+    /// computed from the others. A range within one strip is one read of a drive; of a mirror, of the least
+    /// busy one.
+    ///
     /// # Errors
-    /// [`StripeError::Unsupported`] for a geometry of several columns, [`StripeError::NoSuchDrive`] for a
-    /// column on no drive of the pool, and [`StripeError::Drive`] if the drive refuses or fails the read.
+    /// The first error of a drive, or [`StripeError::NotEnoughColumns`], if the range does not follow from the columns
+    /// that can be read; at once if a drive refuses the read as out of range. [`StripeError::NoSuchDrive`] if the only
+    /// column is on no drive of the pool, [`StripeError::Unsupported`] for a geometry that this version does not
+    /// know.
     pub async fn read(&self, set: &StripeSet, range: ByteRange) -> Result<Buf, StripeError> {
+        self.read_without(set, range, ColumnSet::default()).await
+    }
+
+    /// Reads a range of a segment's data as [`Columns::read`] does, but uses nothing that is in the columns
+    /// `without`: a checksum says that it is wrong. See [`alternatives`](crate::alternatives).
+    ///
+    /// # Errors
+    /// Those of [`Columns::read`].
+    pub async fn read_without(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        without: ColumnSet,
+    ) -> Result<Buf, StripeError> {
         assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is read, which is not whole units");
-        let Geometry { data, parity, .. } = set.geometry;
-        let column = set.single().ok_or(StripeError::Unsupported { data, parity })?;
-        self.read_column(column, range).await
+        if without.is_empty()
+            && let Some(column) = set.single()
+        {
+            return self.read_column(column, range).await;
+        }
+        set.check()?;
+        if set.geometry.data == 1 {
+            return self.read_copy(set, range, without).await;
+        }
+        let place = set.geometry.column_of(range.offset);
+        let is_direct = set.geometry.is_one_strip(range)
+            && !unusable(set, without).has(place)
+            && !self.is_lost(set.columns[place]);
+        let error = if is_direct {
+            let column_range = set.geometry.column_range(range, place);
+            match self.read_column(set.columns[place], column_range).await {
+                Ok(buf) => return Ok(buf),
+                Err(error) => Some((place, error)),
+            }
+        } else {
+            None
+        };
+        // Apart, so that the future of a read that needs one column stays small.
+        Box::pin(self.read_strips(set, range, without, error)).await
+    }
+
+    /// Reads a range of a mirror from one copy after the other until one can be read.
+    pub(crate) async fn read_copy(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        without: ColumnSet,
+    ) -> Result<Buf, StripeError> {
+        let mut lost = Lost::new(self, set, without);
+        loop {
+            let copies = lost.to_avoid().map(|avoided| set.geometry.all().without(avoided));
+            let copies = copies.into_iter().find(|copies| !copies.is_empty()).unwrap_or_default();
+            let Some(place) = self.least_busy(set, copies, range.offset) else {
+                return Err(lost.into_error(set));
+            };
+            match self.read_column(set.columns[place], range).await {
+                Ok(buf) => return Ok(buf),
+                Err(error) => lost.note(place, error)?,
+            }
+        }
+    }
+
+    /// The copy to read. Among equally busy ones it is another one after every [`TURN_BYTES`].
+    fn least_busy(&self, set: &StripeSet, copies: ColumnSet, offset: u64) -> Option<usize> {
+        let turn = (offset / TURN_BYTES) as usize % copies.len().max(1);
+        let from_turn_on = copies.iter().cycle().skip(turn).take(copies.len());
+        from_turn_on.min_by_key(|place| self.reads_in_flight(set.columns[*place]))
+    }
+
+    /// Reads a range that lies in several strips, or needs other columns than its own. `error`: that column has failed
+    /// already.
+    async fn read_strips(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        without: ColumnSet,
+        error: Option<(usize, StripeError)>,
+    ) -> Result<Buf, StripeError> {
+        let mut lost = Lost::new(self, set, without);
+        if let Some((place, error)) = error {
+            lost.note(place, error)?;
+        }
+        let geometry = set.geometry;
+        let bands = bands(geometry, range);
+        let gathered = self.gather(set, &bands, lost).await?;
+        let mut read = Buf::unfilled(range.len as usize);
+        for Band { range: rows, wanted } in &bands {
+            for column in wanted.iter() {
+                for piece in rows.split(geometry.strip_bytes.into()) {
+                    let at = (geometry.data_offset(column, piece.offset) - range.offset) as usize;
+                    gathered.write(column, piece, &mut read.as_mut_slice()[at..][..piece.len as usize]);
+                }
+            }
+        }
+        Ok(read)
     }
 }

@@ -1,13 +1,20 @@
 //! Segments over real drives on simulated disks.
 
 use crate::*;
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId};
+use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, PoolId};
 use quoin_drive::{Drive, DriveError, Fences, Label, Roles, WriterSession};
 use quoin_world::{Buf, Slice};
 use quoin_world_sim::{FaultPlan, SimDisk, SimOptions, SimWorld};
 use std::{future::Future, sync::Arc};
 use uuid::Uuid;
 
+#[cfg(feature = "planted-bugs")]
+mod bugs;
+mod faults;
+mod read;
+mod repair;
+mod speed;
+mod sums;
 mod write;
 
 pub(crate) const STRIP: u32 = 8192;
@@ -82,6 +89,52 @@ impl Rig {
 
     pub(crate) fn write(&self, offset: u64, data: Vec<Slice>) -> Result<Written, StripeError> {
         self.run(|columns, set| async move { columns.write_row(&set, offset, data, true).await })
+    }
+
+    /// Fills the segment's first `rows` rows of its layout with what is returned.
+    pub(crate) fn fill(&self, rows: usize) -> Vec<u8> {
+        let bytes = content(rows * self.set.geometry.row_bytes as usize, self.world.seed());
+        for (at, row) in bytes.chunks(self.set.geometry.row_bytes as usize).enumerate() {
+            let offset = at as u64 * u64::from(self.set.geometry.row_bytes);
+            assert!(self.write(offset, cut(row, 12288)).unwrap().failed.is_empty());
+        }
+        bytes
+    }
+
+    pub(crate) fn read(&self, range: ByteRange) -> Result<Buf, StripeError> {
+        self.read_without(range, ColumnSet::default())
+    }
+
+    pub(crate) fn read_without(&self, range: ByteRange, without: ColumnSet) -> Result<Buf, StripeError> {
+        self.run(|columns, set| async move { columns.read_without(&set, range, without).await })
+    }
+
+    pub(crate) fn verify(&self, column_range: ByteRange) -> Result<bool, StripeError> {
+        self.run(|columns, set| async move { columns.verify(&set, column_range).await })
+    }
+
+    /// Takes the drive of a column away.
+    pub(crate) fn remove(&mut self, column: usize) {
+        let mut columns = self.set.columns.to_vec();
+        columns[column].drive = DriveIndex(99);
+        self.set.columns = columns.into();
+    }
+
+    pub(crate) fn miss(&mut self, column: usize) {
+        self.set.missing = self.set.missing.with(ColumnSet::one(column));
+    }
+
+    /// Puts something else in the place of what a column holds.
+    pub(crate) fn corrupt(&self, column: usize, range: ByteRange) {
+        let mut bytes = self.peek(column, range.offset, range.len as usize);
+        bytes.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= (at * 31 % 255 + 1) as u8);
+        self.disks[column].poke(self.on_disk(column, range.offset), &bytes);
+    }
+
+    /// How many reads each drive has answered.
+    pub(crate) fn reads(&self) -> Vec<(u64, u64)> {
+        let counters = (0..self.disks.len()).map(|column| self.drive(column).counters());
+        counters.map(|counters| (counters.reads, counters.read_bytes)).collect()
     }
 
     pub(crate) fn drive(&self, column: usize) -> Arc<Drive> {
