@@ -129,6 +129,8 @@ pub struct Choices {
     pub slices: Option<u8>,
     /// On how many drives each extent of the journal lies.
     pub columns: Option<u8>,
+    /// How data is protected: over as many drives as that takes, or a few more.
+    pub layout: Option<quoin_base::Layout>,
     /// Prints each boot.
     pub verbose: bool,
 }

@@ -184,7 +184,7 @@ struct Journal {
 }
 
 /// How many drives there are, and which of them hold the journal.
-struct Layout {
+struct Arrangement {
     journal: Journal,
     count: usize,
     /// So many drives, the first ones, hold the journal and nothing else.
@@ -193,9 +193,11 @@ struct Layout {
     one_journal: bool,
     /// The journal's bytes on each drive that holds some of it.
     journal_bytes: u64,
+    /// How data is protected.
+    protection: Layout,
 }
 
-impl Layout {
+impl Arrangement {
     fn draw(
         rng: &mut ChaCha8Rng,
         seed: u64,
@@ -221,7 +223,13 @@ impl Layout {
         let least_slabs = LEAST_EXTENTS * u64::from(columns);
         let journal_slabs = least_slabs.div_ceil(journal_drives) + rng.random_range(0..=2);
         let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS) * u64::from(slices);
-        Self { journal, count, apart, one_journal, journal_bytes: journal_slabs * SLAB_BYTES }
+        Self { journal, count, apart, one_journal, journal_bytes: journal_slabs * SLAB_BYTES, protection: Layout::NONE }
+    }
+
+    /// As many drives as the layout takes, or a few more. All hold data, and journal.
+    fn protect(&mut self, rng: &mut ChaCha8Rng, protection: Layout) {
+        self.count = usize::from(protection.columns()) + rng.random_range(0..=2);
+        (self.apart, self.one_journal, self.protection) = (0, false, protection);
     }
 
     /// The length and the roles of each drive.
@@ -230,6 +238,8 @@ impl Layout {
         let slices = u64::from(self.journal.slices);
         let data_slabs = log_uniform(rng, 28, if load == Load::Full { 48 } else { 72 });
         let data_slabs = (data_slabs + u64::from(slices > 1)) * slices;
+        // A segment takes a slab of each column, and so many of them are kept.
+        let data_slabs = data_slabs * u64::from(self.protection.columns());
         (0..count)
             .map(|i| {
                 let journal = if apart > 0 { i < apart } else { i == 0 || !one_journal };
@@ -269,7 +279,7 @@ fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
 impl Scenario {
     /// What follows from the seed, but for what is given.
     pub(crate) fn new(seed: u64, choices: Choices) -> Self {
-        let Choices { faults, load, slices, columns, .. } = choices;
+        let Choices { faults, load, slices, columns, layout: protection, .. } = choices;
         let slices = slices.unwrap_or_else(|| self::slices(seed));
         let columns = columns.unwrap_or_else(|| self::columns(seed));
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -281,7 +291,12 @@ impl Scenario {
         let faults = faults.or(rare.faults).unwrap_or(drawn_faults);
         let threads = rng.random_range(1..=3);
         let columns = if faults == Faults::Column { columns.max(2) } else { columns };
-        let layout = Layout::draw(&mut rng, seed, rare.drives, faults, Journal { columns, slices });
+        let columns = protection.map_or(columns, |layout| layout.parity() + 1);
+        let journal = Journal { columns, slices };
+        let mut layout = Arrangement::draw(&mut rng, seed, rare.drives, faults, journal);
+        if let Some(protection) = protection {
+            layout.protect(&mut rng, protection);
+        }
         let drives = layout.drives(&mut rng, load);
         let format = FormatOptions {
             pool_name: format!("seed {seed}"),
@@ -289,7 +304,7 @@ impl Scenario {
             row_bytes: pick(&mut rng, &[16 << 10, 32 << 10, 64 << 10]),
             journal_bytes: Some(layout.journal_bytes),
             journal_columns: columns,
-            layout: Layout::NONE,
+            layout: protection.unwrap_or(Layout::NONE),
             slices,
         };
         let pool = pool_options(&mut rng, seed, slices);

@@ -5,6 +5,7 @@ use crate::{
     format::{MAX_TABLE_SLABS, POOL_BLOCK_BYTES, ROOT_MAGIC, Root, zeroed},
     lifecycle::options::FormatOptions,
     meta::least_table_slabs,
+    space::Overhead,
     store::Store,
 };
 use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, VolumeId};
@@ -15,8 +16,8 @@ use quoin_world::{Compiled, Disk, World};
 use std::sync::Arc;
 use uuid::Builder;
 
-/// Data slabs below which a slice could not keep its reserve. Each of several slices begins with as many.
-const MIN_DATA_SLABS: u64 = 24;
+/// Segments' worth of data slabs below which a slice could not keep its reserve. Each of several slices begins with as many.
+const MIN_DATA_SEGMENTS: u64 = 24;
 
 /// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
 /// nobody needs it.
@@ -65,11 +66,17 @@ async fn make(
         };
         drives.push(Drive::format(disk, label, WriterSession::unnamed(Epoch::default())).await?);
     }
-    let store = Store::format(drives, MIN_DATA_SLABS).await?;
+    let overhead = overhead(&options, drives.iter().map(|drive| drive.label().roles));
+    let store = Store::format(drives, overhead.raw(MIN_DATA_SEGMENTS * overhead.segment())).await?;
     for slice in (0..options.slices).map(SliceId) {
         store.harden_root(slice, &first_root(pool, slice)).await?;
     }
     Ok(pool)
+}
+
+/// What protection takes on drives with these roles.
+fn overhead(options: &FormatOptions, roles: impl Iterator<Item = Roles>) -> Overhead {
+    Overhead::of_drives(options.layout, roles.filter(|roles| roles.data).count())
 }
 
 /// The root of a slice without volumes.
@@ -133,6 +140,15 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
             "a journal of {columns} columns needs as many drives with the journal role, not {journal_drives}"
         ));
     }
+    let data_drives = disks.iter().filter(|(_, roles)| roles.data).count();
+    let (layout, domains) = (options.layout, usize::from(options.layout.columns()));
+    if data_drives < domains {
+        return refuse(format!(
+            "layout {layout} needs {domains} fault domains, and there are {data_drives} drives with the data role: add {} \
+             drives, or choose a layout with fewer columns",
+            domains - data_drives
+        ));
+    }
     let data_slabs = data_slabs(disks, options, journal_drives)?;
     if least_table_slabs(data_slabs, options.slab_bytes.into()) > MAX_TABLE_SLABS as u64 {
         return refuse(format!(
@@ -140,7 +156,8 @@ fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> R
             options.slab_bytes
         ));
     }
-    let least = MIN_DATA_SLABS * u64::from(slices);
+    let overhead = overhead(options, disks.iter().map(|(_, roles)| *roles));
+    let least = overhead.raw(MIN_DATA_SEGMENTS * overhead.segment()) * u64::from(slices);
     if data_slabs < least {
         let fewer = if slices > 1 { ", or fewer slices" } else { "" };
         return refuse(format!(

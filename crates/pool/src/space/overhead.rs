@@ -1,7 +1,8 @@
 //! What slabs and metadata take beside what they hold: space is reckoned in net slabs, of which one holds as much data as a
 //! slab of a drive, together with what protects it.
 
-use crate::meta::Layouts;
+use crate::meta::{Domain, Layouts};
+use quoin_base::{DriveIndex, Layout};
 use quoin_world::atomic::{AtomicU64, Ordering};
 
 /// How slabs of drives, net slabs and copies of metadata relate.
@@ -47,13 +48,19 @@ impl Overhead {
         (bytes * u64::from(self.metadata_copies * self.data)).div_ceil(self.columns.into())
     }
 
+    /// The same of a layout over so many drives, each a fault domain.
+    pub(crate) fn of_drives(layout: Layout, drives: usize) -> Self {
+        let domains = (0..drives as u16).map(|drive| (DriveIndex(drive), Domain(drive)));
+        Self::of(&Layouts::new(layout, 0, domains.collect()))
+    }
+
     /// Net slabs that so many table slabs take, all copies of them.
     pub(super) fn table(&self, slabs: u64) -> u64 {
         self.net(u64::from(self.table_copies) * slabs)
     }
 
     /// Net slabs that one segment takes at the most, of data or of metadata.
-    pub(super) fn segment(&self) -> u64 {
+    pub(crate) fn segment(&self) -> u64 {
         self.net(self.metadata_copies.into()).max(self.data.into())
     }
 }
