@@ -14,12 +14,14 @@ pub fn columns_of(geometry: Geometry, range: ByteRange) -> ColumnSet {
         .fold(ColumnSet::default(), ColumnSet::with)
 }
 
-/// The ways to read a range that a checksum says is wrong, for [`Columns::read_without`](crate::Columns::read_without):
-/// the columns to leave out, in the order in which to try them.
+/// The ways to read a range that a checksum says is wrong, for
+/// [`Columns::read_without`](crate::Columns::read_without): the columns to leave out, in the order
+/// in which to try them.
 ///
-/// First each column alone on which the range lies, of a mirror each copy. Then, with double parity, each of those together
-/// with another column of data or with P; of a mirror, ever more copies at a time. Columns that are missing are left
-/// out anyway and are in no set; a set without which too few columns remain is not listed.
+/// First each column alone on which the range lies, of a mirror each copy. Then, with double
+/// parity, each of those together with another column of data or with P; of a mirror, ever more
+/// copies at a time. Columns that are missing are left out anyway and are in no set; a set without
+/// which too few columns remain is not listed.
 pub fn alternatives(set: &StripeSet, range: ByteRange) -> Vec<ColumnSet> {
     let geometry = set.geometry;
     if !geometry.is_possible() {

@@ -1,4 +1,5 @@
-//! Bugs to plant, so that tests can show they find them. Without the feature `planted-bugs` none is.
+//! Bugs to plant, so that tests can show they find them. Without the feature `planted-bugs` none
+//! is.
 
 /// A way to break the stripe layer on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

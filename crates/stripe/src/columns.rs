@@ -1,7 +1,10 @@
 //! The drives of a pool, as the columns of its segments.
 
 use crate::{Column, StripeError, StripeSet};
-use futures_util::future::join_all;
+use futures_util::{
+    FutureExt,
+    future::{Either, join_all, ready},
+};
 use quoin_base::{ByteRange, DriveIndex};
 use quoin_drive::{Drive, MAX_MEMBERS};
 use quoin_world::{
@@ -13,8 +16,8 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// The drives of a pool, to reach the columns of its segments. Drives may be added while other threads read: looking
-/// a drive up takes no lock.
+/// The drives of a pool, to reach the columns of its segments. Drives may be added while other
+/// threads read: looking a drive up takes no lock.
 #[derive(Clone)]
 pub struct Columns(Arc<Places>);
 
@@ -103,8 +106,8 @@ impl Columns {
         place.map_or(0, |place| place.reads.load(Ordering::Relaxed))
     }
 
-    /// The largest block of the drives that hold these columns: what is written to them begins in memory, and
-    /// is long, a multiple of it.
+    /// The largest block of the drives that hold these columns: what is written to them begins in
+    /// memory, and is long, a multiple of it.
     ///
     /// # Errors
     /// [`StripeError::NoSuchDrive`] if a column is on no drive of the pool.
@@ -116,7 +119,8 @@ impl Columns {
     /// Hardens every row written before.
     ///
     /// # Errors
-    /// [`StripeError::Drive`] with the first error of a drive's flush; the others are flushed all the same.
+    /// [`StripeError::Drive`] with the first error of a drive's flush; the others are flushed all
+    /// the same.
     pub async fn flush(&self) -> Result<(), StripeError> {
         // All are flushed, also if one fails.
         let flushes = self.drives().filter(|d| d.label().roles.data).map(|d| d.flush());
@@ -129,13 +133,17 @@ impl Columns {
         column: Column,
         range: ByteRange,
     ) -> impl Future<Output = Result<Buf, StripeError>> + Send {
-        let read = self.drive(column.drive).map(|drive| {
-            let reading = Reading::begin(&self.0.all[usize::from(column.drive.0)].reads);
-            (reading, drive.read_slab(column.slab, range.offset, range.len as usize))
-        });
-        async move {
-            let (_reading, read) = read?;
-            Ok(read.await?)
+        // Not async blocks, which would hold the future of the drive twice.
+        match self.drive(column.drive) {
+            Ok(drive) => {
+                let reading = Reading::begin(&self.0.all[usize::from(column.drive.0)].reads);
+                let read = drive.read_slab(column.slab, range.offset, range.len as usize);
+                Either::Left(read.map(move |outcome| {
+                    drop(reading);
+                    Ok(outcome?)
+                }))
+            }
+            Err(error) => Either::Right(ready(Err(error))),
         }
     }
 }

@@ -13,10 +13,11 @@ pub enum StripeError {
     /// The pool has no drive of this index.
     #[error("the pool has no drive {0}")]
     NoSuchDrive(DriveIndex),
-    /// More columns than the layout can do without do not hold what they should, or cannot be reached.
+    /// More columns than the layout can do without do not hold what they should, or cannot be
+    /// reached.
     #[error(
-        "only {have} columns of a segment can be reached and {need} are needed; bring back the drives that are missing \
-         or failed"
+        "of the columns of a segment only {have} can be read or written and {need} are needed; bring \
+         back the drives that are missing or failed"
     )]
     NotEnoughColumns {
         /// Columns that can be reached and hold what they should.
@@ -35,8 +36,9 @@ pub enum StripeError {
 }
 
 impl StripeError {
-    /// Whether it is the drive of one column that does not do it, so that the other columns have to do instead. Any
-    /// other error, as that of a fence or of a place outside the slab, concerns the whole operation.
+    /// Whether it is the drive of one column that does not do it, so that the other columns have to
+    /// do instead. Any other error, as that of a fence or of a place outside the slab, concerns the
+    /// whole operation.
     pub(crate) fn is_of_the_drive(&self) -> bool {
         matches!(self, Self::NoSuchDrive(_) | Self::Drive(DriveError::Disk(_) | DriveError::Failed { .. }))
     }

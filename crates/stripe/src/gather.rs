@@ -79,8 +79,8 @@ impl Part {
 }
 
 impl Columns {
-    /// Reads what the wanted columns of some bands follow from: those that can be read, and as much of others as the
-    /// rest takes.
+    /// Reads what the wanted columns of some bands follow from: those that can be read, and as much
+    /// of others as the rest takes.
     pub(crate) async fn gather(
         &self,
         set: &StripeSet,

@@ -20,16 +20,16 @@ const MOST_COPIES: u8 = 3;
 
 /// How a segment is spread: fixed when it is opened, recorded with it.
 ///
-/// With one data column every parity column is a copy of it: a mirror. With more, the first parity column is the
-/// XOR of the data (RAID-5), and a second one makes it RAID-6.
+/// With one data column every parity column is a copy of it: a mirror. With more, the first parity
+/// column is the XOR of the data (RAID-5), and a second one makes it RAID-6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Geometry {
     /// Columns that hold data.
     pub data: u8,
     /// Columns that hold parity, or copies.
     pub parity: u8,
-    /// Bytes that follow each other in one column before the next column goes on; a power of two from 4096 on.
-    /// Without meaning with one data column.
+    /// Bytes that follow each other in one column before the next column goes on; a power of two
+    /// from 4096 on. Without meaning with one data column.
     pub strip_bytes: u32,
     /// The most data bytes of a row; a multiple of [`Geometry::stripe_bytes`].
     pub row_bytes: u32,
@@ -66,8 +66,8 @@ impl Geometry {
         u64::from(self.data) * u64::from(self.strip_bytes)
     }
 
-    /// What rows begin and end at multiples of: whole stripes, so that parity is never changed in part. A segment with
-    /// one data column has no stripes, and a row of it is whole units.
+    /// What rows begin and end at multiples of: whole stripes, so that parity is never changed in
+    /// part. A segment with one data column has no stripes, and a row of it is whole units.
     pub fn row_unit_bytes(&self) -> u64 {
         if self.data == 1 { UNIT_BYTES } else { self.stripe_bytes() }
     }
@@ -82,7 +82,8 @@ impl Geometry {
         ColumnSet::first(self.data.into())
     }
 
-    /// The bytes of a data column that hold what lies in it of a range of the segment's data: they follow each other.
+    /// The bytes of a data column that hold what lies in it of a range of the segment's data: they
+    /// follow each other.
     pub fn column_range(&self, range: ByteRange, column: usize) -> ByteRange {
         let start = self.column_bytes_before(range.offset, column);
         ByteRange::new(start, self.column_bytes_before(range.end(), column) - start)

@@ -1,15 +1,15 @@
 //! Parity: arithmetic in GF(2^8), and sums over columns.
 //!
-//! The field is that of the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D), in which 2 generates all elements but 0. With
-//! data columns D0, D1, …, byte by byte:
+//! The field is that of the polynomial x^8 + x^4 + x^3 + x^2 + 1 (0x11D), in which 2 generates all
+//! elements but 0. With data columns D0, D1, …, byte by byte:
 //!
 //! ```text
 //! P = D0 + D1 + D2 + …            addition is XOR
 //! Q = D0 + 2·D1 + 4·D2 + …        so that two lost columns follow from the rest, P and Q
 //! ```
 //!
-//! Q is computed from the last column down: q = 2·q + d. Lengths are multiples of [`BLOCK_BYTES`]: a block is
-//! added up in registers over all columns before the next one begins.
+//! Q is computed from the last column down: q = 2·q + d. Lengths are multiples of [`BLOCK_BYTES`]:
+//! a block is added up in registers over all columns before the next one begins.
 
 use crate::{
     ColumnSet, Geometry,
@@ -102,8 +102,8 @@ fn write_p_and_q(columns: &[&[u8]], p: &mut [u8], q: &mut [u8]) {
 /// How a column follows from others: it is the sum of these, each times its factor. No factor is 0.
 pub(crate) type Recipe = Vec<(usize, u8)>;
 
-/// How the content of a column follows from the columns that are not lost; from itself alone if it is none of them.
-/// `None`: too many are lost.
+/// How the content of a column follows from the columns that are not lost; from itself alone if it
+/// is none of them. `None`: too many are lost.
 ///
 /// ```text
 /// lost        the data column x is
@@ -162,7 +162,8 @@ pub(crate) fn recipe(geometry: Geometry, column: usize, lost: ColumnSet) -> Opti
 
 /// Writes the sum of the columns, each times its factor, to `sum`, which is as long as each.
 ///
-/// Bit by bit from the highest down, over all columns at once: sum = 2·sum + those whose factor has the bit.
+/// Bit by bit from the highest down, over all columns at once: sum = 2·sum + those whose factor has
+/// the bit.
 pub(crate) fn write_sum(terms: &[(&[u8], u8)], sum: &mut [u8]) {
     let most = terms.iter().fold(0, |all, (_, factor)| all | factor).checked_ilog2().unwrap_or(0);
     let with_bit = |bit: u32| -> Vec<&[Block]> {
@@ -182,7 +183,8 @@ pub(crate) fn write_sum(terms: &[(&[u8], u8)], sum: &mut [u8]) {
     }
 }
 
-/// The parity over data columns that are given piece by piece, all equally long in sum: P, or P and Q.
+/// The parity over data columns that are given piece by piece, all equally long in sum: P, or P and
+/// Q.
 pub(crate) fn parity_of(geometry: Geometry, columns: &[Vec<Slice>]) -> Vec<Buf> {
     let len = columns.first().map_or(0, |pieces| pieces.iter().map(Slice::len).sum());
     let mut parity: Vec<_> = (0..geometry.parity).map(|_| Buf::unfilled(len)).collect();

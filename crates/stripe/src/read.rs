@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! 1. What a missing column holds is never used, nor what the caller leaves out.
-//! 2. A drive that refuses writes may have missed some that the set does not know of yet. It is read only
-//!    where the range does not follow from the others.
+//! 2. A drive that refuses writes may have missed some that the set does not know of yet. It is
+//!    read only where the range does not follow from the others.
 //! 3. A column whose read fails is not read again by the same call.
 
 use crate::{
@@ -42,7 +42,8 @@ impl Lost {
         lost
     }
 
-    /// The columns not to read, in the order in which to try: first also without those whose drives have failed.
+    /// The columns not to read, in the order in which to try: first also without those whose drives
+    /// have failed.
     pub(crate) fn to_avoid(&self) -> [ColumnSet; 2] {
         [self.never.with(self.failed), self.never]
     }
@@ -73,21 +74,28 @@ fn unusable(set: &StripeSet, without: ColumnSet) -> ColumnSet {
 impl Columns {
     /// Reads a range of a segment's data. Both ends are multiples of 4096.
     ///
-    /// What lies in columns that are missing, or whose drives are not there, have failed or fail now, is
-    /// computed from the others. A range within one strip is one read of a drive; of a mirror, of the least
-    /// busy one.
+    /// What lies in columns that are missing, or whose drives are not there, have failed or fail
+    /// now, is computed from the others. A range within one strip is one read of a drive; of a
+    /// mirror, of the least busy one.
     ///
     /// # Errors
-    /// The first error of a drive, or [`StripeError::NotEnoughColumns`], if the range does not follow from the columns
-    /// that can be read; at once if a drive refuses the read as out of range. [`StripeError::NoSuchDrive`] if the only
-    /// column is on no drive of the pool, [`StripeError::Unsupported`] for a geometry that this version does not
-    /// know.
+    /// The first error of a drive, or [`StripeError::NotEnoughColumns`], if the range does not
+    /// follow from the columns that can be read; at once if a drive refuses the read as out of
+    /// range. [`StripeError::NoSuchDrive`] if the only column is on no drive of the pool,
+    /// [`StripeError::Unsupported`] for a geometry that this version does not know.
     pub async fn read(&self, set: &StripeSet, range: ByteRange) -> Result<Buf, StripeError> {
-        self.read_without(set, range, ColumnSet::default()).await
+        if let Some(column) = set.single() {
+            let is_whole = range.is_aligned(UNIT_BYTES);
+            assert!(is_whole, "{range:?} of a segment is read, which is not whole units");
+            return self.read_column(column, range).await;
+        }
+        // Apart, so that the future of the read of a single column stays small.
+        Box::pin(self.read_without(set, range, ColumnSet::default())).await
     }
 
-    /// Reads a range of a segment's data as [`Columns::read`] does, but uses nothing that is in the columns
-    /// `without`: a checksum says that it is wrong. See [`alternatives`](crate::alternatives).
+    /// Reads a range of a segment's data as [`Columns::read`] does, but uses nothing that is in the
+    /// columns `without`: a checksum says that it is wrong. See
+    /// [`alternatives`](crate::alternatives).
     ///
     /// # Errors
     /// Those of [`Columns::read`].
@@ -98,11 +106,6 @@ impl Columns {
         without: ColumnSet,
     ) -> Result<Buf, StripeError> {
         assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is read, which is not whole units");
-        if without.is_empty()
-            && let Some(column) = set.single()
-        {
-            return self.read_column(column, range).await;
-        }
         set.check()?;
         if set.geometry.data == 1 {
             return self.read_copy(set, range, without).await;
@@ -120,7 +123,6 @@ impl Columns {
         } else {
             None
         };
-        // Apart, so that the future of a read that needs one column stays small.
         Box::pin(self.read_strips(set, range, without, error)).await
     }
 
@@ -152,8 +154,8 @@ impl Columns {
         from_turn_on.min_by_key(|place| self.reads_in_flight(set.columns[*place]))
     }
 
-    /// Reads a range that lies in several strips, or needs other columns than its own. `error`: that column has failed
-    /// already.
+    /// Reads a range that lies in several strips, or needs other columns than its own. `error`:
+    /// that column has failed already.
     async fn read_strips(
         &self,
         set: &StripeSet,

@@ -1,4 +1,5 @@
-//! Whole columns: computing what one should hold, comparing, and writing again what was found wrong.
+//! Whole columns: computing what one should hold, comparing, and writing again what was found
+//! wrong.
 
 use crate::{
     ColumnSet, Columns, StripeError, StripeSet,
@@ -12,13 +13,14 @@ use quoin_base::ByteRange;
 use quoin_world::{Buf, Slice};
 
 impl Columns {
-    /// Writes the parts of a range of a segment's data that lie in these columns again, durably; `data` is the content of
-    /// the whole range. Of a mirror, the columns are the copies to write. Columns of parity and those that are missing
-    /// are passed over.
+    /// Writes the parts of a range of a segment's data that lie in these columns again, durably;
+    /// `data` is the content of the whole range. Of a mirror, the columns are the copies to write.
+    /// Columns of parity and those that are missing are passed over.
     ///
     /// # Errors
-    /// The first error of a drive; the other columns are written all the same. [`StripeError::NoSuchDrive`] if a column is
-    /// on no drive of the pool, [`StripeError::Unsupported`] for a geometry that this version does not know.
+    /// The first error of a drive; the other columns are written all the same.
+    /// [`StripeError::NoSuchDrive`] if a column is on no drive of the pool,
+    /// [`StripeError::Unsupported`] for a geometry that this version does not know.
     ///
     /// # Panics
     /// The range is not whole units of 4096 bytes, or `data` not as long as it.
@@ -52,7 +54,8 @@ impl Columns {
         outcomes.into_iter().collect()
     }
 
-    /// Computes what a column, of data or parity, should hold in a range of it, from the other columns.
+    /// Computes what a column, of data or parity, should hold in a range of it, from the other
+    /// columns.
     ///
     /// # Errors
     /// Those of [`Columns::read`].
@@ -81,12 +84,13 @@ impl Columns {
         Ok(rebuilt)
     }
 
-    /// Whether parity, or the copies, agree with the data in this range of all columns. Columns that are missing and those
-    /// whose drives are not there or have failed are left out; what remains is compared as far as it can be.
+    /// Whether parity, or the copies, agree with the data in this range of all columns. Columns
+    /// that are missing and those whose drives are not there or have failed are left out; what
+    /// remains is compared as far as it can be.
     ///
     /// # Errors
-    /// The first error of a drive that is read, [`StripeError::Unsupported`] for a geometry that this version
-    /// does not know.
+    /// The first error of a drive that is read, [`StripeError::Unsupported`] for a geometry that
+    /// this version does not know.
     pub async fn verify(&self, set: &StripeSet, column_range: ByteRange) -> Result<bool, StripeError> {
         let is_whole = column_range.is_aligned(UNIT_BYTES);
         assert!(is_whole, "{column_range:?} of a column is verified, which is not whole units");
@@ -94,7 +98,8 @@ impl Columns {
         let geometry = set.geometry;
         let [lost, _] = Lost::new(self, set, ColumnSet::default()).to_avoid();
         let present = geometry.all().without(lost);
-        // How each column of parity follows from the others, if it does. Of a mirror those are the copies.
+        // How each column of parity follows from the others, if it does. Of a mirror those are the
+        // copies.
         let checks =
             geometry.all().without(geometry.data_columns()).both(present).iter().filter_map(|parity| {
                 Some((parity, recipe(geometry, parity, lost.with(ColumnSet::one(parity)))?))

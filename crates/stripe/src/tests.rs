@@ -18,8 +18,8 @@ mod sums;
 mod write;
 
 pub(crate) const STRIP: u32 = 8192;
-const SLAB_BYTES: u32 = 1 << 20;
-const LEN_BYTES: u64 = 6 << 20;
+const SLAB_BYTES: u32 = 512 << 10;
+const LEN_BYTES: u64 = 4 << 20;
 /// Of each drive, the slab that holds the column.
 const SLAB: u32 = 2;
 

@@ -2,17 +2,20 @@
 //!
 //! Invariants:
 //! 1. A row is whole stripes, so its parity depends on nothing that was there before.
-//! 2. All columns are submitted before any is waited for, and all have ended when a write returns: a drive
-//!    takes a write that nobody waits for as its failure.
-//! 3. A write that succeeds has reached all columns but at most as many as there are of parity, and names
-//!    those it did not reach that were not known to be missing.
+//! 2. All columns are submitted before any is waited for, and all have ended when a write returns:
+//!    a drive takes a write that nobody waits for as its failure.
+//! 3. A write that succeeds has reached all columns but at most as many as there are of parity, and
+//!    names those it did not reach that were not known to be missing.
 
 use crate::{
     Column, Columns, Geometry, StripeError, StripeSet,
     bugs::{Bug, planted},
     parity::parity_of,
 };
-use futures_util::future::join_all;
+use futures_util::{
+    FutureExt,
+    future::{Either, join_all, ready},
+};
 use quoin_base::ByteRange;
 use quoin_drive::DriveError;
 use quoin_world::Slice;
@@ -21,24 +24,25 @@ use std::future::Future;
 /// What became of a row that was written.
 #[derive(Debug, Default)]
 pub struct Written {
-    /// The columns, by their places, that it did not reach and that were not missing before, with why. From now on
-    /// they do not hold what they should.
+    /// The columns, by their places, that it did not reach and that were not missing before, with
+    /// why. From now on they do not hold what they should.
     pub failed: Vec<(usize, StripeError)>,
 }
 
 impl Columns {
-    /// Writes one row from byte `offset` of the segment's data on; with one data column, it may be a part of a row.
-    /// `durable`: it is hardened on return.
+    /// Writes one row from byte `offset` of the segment's data on; with one data column, it may be
+    /// a part of a row. `durable`: it is hardened on return.
     ///
-    /// Columns that are missing are not written. As many columns as there are of parity may be missing or
-    /// fail: the row can be read, and the caller notes those that failed now.
+    /// Columns that are missing are not written. As many columns as there are of parity may be
+    /// missing or fail: the row can be read, and the caller notes those that failed now.
     ///
     /// # Errors
-    /// [`StripeError::Drive`] with [`DriveError::NoRoom`] if a file system below is full: the row is to be written again.
-    /// With the error of a fence, or of anything else that is not a drive's failure, if a drive refuses it so.
-    /// Otherwise the first error of a drive, or [`StripeError::NotEnoughColumns`], if too many columns are missing
-    /// or failed, and [`StripeError::Unsupported`] for a geometry that this version does not know. After an
-    /// error the range may hold old data, new data or a mixture.
+    /// [`StripeError::Drive`] with [`DriveError::NoRoom`] if a file system below is full: the row
+    /// is to be written again. With the error of a fence, or of anything else that is not a drive's
+    /// failure, if a drive refuses it so. Otherwise the first error of a drive, or
+    /// [`StripeError::NotEnoughColumns`], if too many columns are missing or failed, and
+    /// [`StripeError::Unsupported`] for a geometry that this version does not know. After an error
+    /// the range may hold old data, new data or a mixture.
     ///
     /// # Panics
     /// It is not whole stripes, or with one data column not whole units of 4096 bytes.
@@ -96,9 +100,13 @@ impl Columns {
         data: Vec<Slice>,
         durable: bool,
     ) -> impl Future<Output = Result<(), StripeError>> + Send + use<> {
-        let write =
-            self.drive(column.drive).map(|drive| drive.write_slab(column.slab, offset, data, durable));
-        async move { Ok(write?.await?) }
+        match self.drive(column.drive) {
+            Ok(drive) => {
+                let write = drive.write_slab(column.slab, offset, data, durable);
+                Either::Left(write.map(|outcome| Ok(outcome?)))
+            }
+            Err(error) => Either::Right(ready(Err(error))),
+        }
     }
 }
 
@@ -108,7 +116,8 @@ fn written(set: &StripeSet, mut failed: Vec<(usize, StripeError)>) -> Result<Wri
     let first = |failed: &[(usize, StripeError)], is: &dyn Fn(&StripeError) -> bool| {
         failed.iter().position(|(_, error)| is(error))
     };
-    // A fence that one drive knows of already holds for all: such an error says nothing of the column.
+    // A fence that one drive knows of already holds for all: such an error says nothing of the
+    // column.
     if let Some(at) = first(&failed, &|error| !error.is_of_the_drive() && !is_no_room(error)) {
         return Err(failed.swap_remove(at).1);
     }

@@ -3,7 +3,8 @@
 use super::*;
 use crate::bugs::{Bug, plant};
 
-/// Whether a segment that is written while a drive fails, then again without that column, holds what it should.
+/// Whether a segment that is written while a drive fails, then again without that column, holds
+/// what it should.
 fn works() -> bool {
     let mut rig = Rig::new(1, geometry(3, 2));
     let row_bytes = rig.set.geometry.row_bytes as usize;

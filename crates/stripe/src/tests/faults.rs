@@ -7,7 +7,8 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_millis(50);
 
-/// All columns are under way before any is waited for: one that does not answer keeps no other from its part.
+/// All columns are under way before any is waited for: one that does not answer keeps no other from
+/// its part.
 #[test]
 fn columns_are_written_and_read_at_the_same_time() {
     for (data, parity) in [(1, 2), (3, 0), (3, 2)] {
@@ -119,7 +120,8 @@ fn unreadable_sectors_are_made_up_for() {
     }
 }
 
-/// Rows of which one column after the other fails: what was acknowledged is read with what is known then.
+/// Rows of which one column after the other fails: what was acknowledged is read with what is known
+/// then.
 #[test]
 fn rows_written_while_drives_fail_are_read_back() {
     for seed in 0..40 {

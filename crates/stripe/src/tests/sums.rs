@@ -4,10 +4,10 @@ use super::*;
 use crate::parity::{BLOCK_BYTES, inverse, parity_of, power_of_two, product, recipe, write_sum};
 use proptest::prelude::*;
 
-/// Multiplies polynomials over GF(2) bit by bit, then takes off multiples of x^8 + x^4 + x^3 + x^2 + 1.
+/// Multiplies polynomials over GF(2) bit by bit, then takes off multiples of that of the field.
 fn slow_product(a: u8, b: u8) -> u8 {
     let mut long = (0..8).filter(|bit| b >> bit & 1 == 1).fold(0u16, |sum, bit| sum ^ u16::from(a) << bit);
-    for bit in (8..16).rev().filter(|bit| *bit < 16) {
+    for bit in (8..16).rev() {
         if long >> bit & 1 == 1 {
             long ^= 0x11D << (bit - 8);
         }
@@ -47,7 +47,8 @@ fn columns(geometry: Geometry, salt: u64) -> Vec<Vec<u8>> {
     columns
 }
 
-/// Every layout, and in it every set of columns that may be lost and every one that is too many by one.
+/// Every layout, and in it every set of columns that may be lost and every one that is too many by
+/// one.
 #[test]
 fn every_lost_column_follows_from_the_rest_as_long_as_not_too_many_are_lost() {
     let mirrors = (0..=3).map(|parity| geometry(1, parity));
@@ -92,7 +93,7 @@ proptest! {
         let geometry = Geometry { data, parity, strip_bytes: 4096, row_bytes: 0 };
         // Of blocks with 64 bytes each, as the definition above.
         let blocks: Vec<_> = (0..16).map(|block| columns(geometry, salt * 16 + block)).collect();
-        let whole = |column: usize| -> Vec<u8> { blocks.iter().flat_map(|block| block[column].clone()).collect() };
+        let whole = |column: usize| blocks.iter().flat_map(|block| block[column].clone()).collect::<Vec<_>>();
         let pieces: Vec<_> = (0..usize::from(data)).map(|i| cut(&whole(i), cuts[i] * BLOCK_BYTES)).collect();
         let computed = parity_of(geometry, &pieces);
         prop_assert_eq!(computed.len(), usize::from(parity));
