@@ -4,6 +4,7 @@
 mod wire;
 
 use clap::{Args, Parser, Subcommand};
+use quoin_base::Layout;
 use quoin_sim::{Choices, Faults, Load, Outcome, SeedArgs, Simulation, Totals, run_seed, run_seeds};
 use std::process::ExitCode;
 
@@ -48,6 +49,9 @@ struct RunArgs {
     /// Lay each extent of the journal on this many drives; by default some seeds have two or three
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=4))]
     columns: Option<u8>,
+    /// Protect data so: mirror, mirror-3, raid5, raid6, 8+2; by default nothing is protected
+    #[arg(long)]
+    layout: Option<Layout>,
     /// A bug to plant.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -65,7 +69,7 @@ fn parse_load(name: &str) -> Result<Load, String> {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // A panic of the engine is a finding like any other, told once with its seed.
-    std::panic::set_hook(Box::new(|_| {}));
+    if std::env::var_os("QUOIN_SIM_PANICS").is_none() { std::panic::set_hook(Box::new(|_| {})); }
     let outcome = match cli.command {
         Some(Command::Wire(args)) => run_seeds(&args.seeds, &args),
         #[cfg(feature = "planted-bugs")]
@@ -89,6 +93,7 @@ impl RunArgs {
             little_ram: self.little_ram,
             slices: self.slices,
             columns: self.columns,
+            layout: self.layout,
             verbose,
         }
     }
@@ -123,6 +128,9 @@ impl Simulation for RunArgs {
         if let Some(columns) = self.columns {
             command += &format!(" --columns {columns}");
         }
+        if let Some(layout) = self.layout {
+            command += &format!(" --layout {layout}");
+        }
         if let Some(bug) = bug {
             command += &format!(" --bug {bug}");
         }
@@ -130,7 +138,7 @@ impl Simulation for RunArgs {
     }
 
     fn enough_seeds(&self) -> Option<u64> {
-        (self.faults.is_none() && self.load.is_none()).then_some(ENOUGH_SEEDS)
+        (self.faults.is_none() && self.load.is_none() && self.layout.is_none()).then_some(ENOUGH_SEEDS)
     }
 
     fn begin_thread(&self) {
@@ -163,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_seed_is_replayed_with_all_that_was_chosen_for_it() {
-        let words = "quoin-sim --faults slow --load full --little-ram --seeds 9 --from 4";
+        let words = "quoin-sim --faults slow --load full --little-ram --layout raid6 --seeds 9 --from 4";
         let cli = Cli::parse_from(words.split(' '));
         let replay = cli.run.replay(7);
         let (_, options) = replay.split_once(" -- ").unwrap();

@@ -223,13 +223,23 @@ impl Arrangement {
         let least_slabs = LEAST_EXTENTS * u64::from(columns);
         let journal_slabs = least_slabs.div_ceil(journal_drives) + rng.random_range(0..=2);
         let journal_slabs = journal_slabs.max(LEAST_JOURNAL_SLABS) * u64::from(slices);
-        Self { journal, count, apart, one_journal, journal_bytes: journal_slabs * SLAB_BYTES, protection: Layout::NONE }
+        Self {
+            journal,
+            count,
+            apart,
+            one_journal,
+            journal_bytes: journal_slabs * SLAB_BYTES,
+            protection: Layout::NONE,
+        }
     }
 
     /// As many drives as the layout takes, or a few more. All hold data, and journal.
     fn protect(&mut self, rng: &mut ChaCha8Rng, protection: Layout) {
         self.count = usize::from(protection.columns()) + rng.random_range(0..=2);
         (self.apart, self.one_journal, self.protection) = (0, false, protection);
+        let least_slabs = (LEAST_EXTENTS * u64::from(self.journal.columns)).div_ceil(self.count as u64);
+        let journal_slabs = (least_slabs + rng.random_range(0..=2)).max(LEAST_JOURNAL_SLABS);
+        self.journal_bytes = journal_slabs * u64::from(self.journal.slices) * SLAB_BYTES;
     }
 
     /// The length and the roles of each drive.
@@ -239,7 +249,8 @@ impl Arrangement {
         let data_slabs = log_uniform(rng, 28, if load == Load::Full { 48 } else { 72 });
         let data_slabs = (data_slabs + u64::from(slices > 1)) * slices;
         // A segment takes a slab of each column, and so many of them are kept.
-        let data_slabs = data_slabs * u64::from(self.protection.columns());
+        let kept = if self.protection == Layout::NONE { 1 } else { self.protection.columns().max(4) };
+        let data_slabs = data_slabs * u64::from(kept);
         (0..count)
             .map(|i| {
                 let journal = if apart > 0 { i < apart } else { i == 0 || !one_journal };

@@ -83,7 +83,7 @@ impl Layouts {
     }
 }
 
-/// How a segment of this layout is spread in rows of at most so many bytes.
+/// How a segment of this layout is spread, in rows of about so many bytes.
 fn geometry(layout: Layout, row_bytes: u32) -> Geometry {
     if layout.data() == 1 {
         return Geometry::mirror(layout.parity(), row_bytes);
@@ -99,7 +99,7 @@ fn geometry(layout: Layout, row_bytes: u32) -> Geometry {
         data: layout.data(),
         parity: layout.parity(),
         strip_bytes: strip as u32,
-        row_bytes: (row / stripe * stripe).max(stripe) as u32,
+        row_bytes: row.next_multiple_of(stripe) as u32,
     }
 }
 
