@@ -205,10 +205,7 @@ impl Committer {
         let io = &self.slice.segments.io;
         let locations = run.iter().map(|(_, _, place)| place.location);
         let (first, last) = (run[0].2.location, run[run.len() - 1].2.location);
-        let range = ByteRange::new(
-            first.offset_bytes(),
-            last.offset_bytes() + last.len_bytes() - first.offset_bytes(),
-        );
+        let range = ByteRange::from(first.offset_bytes()..last.offset_bytes() + last.len_bytes());
         let whole = io.read_range(first.segment(), range).await.ok();
         let is_dense = locations.map(Location::len_bytes).sum::<u64>() == range.len;
         let mut read = Vec::with_capacity(run.len());
@@ -216,7 +213,7 @@ impl Committer {
             let stored = match &whole {
                 Some(whole) => {
                     let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
-                    let part = whole.slice(at, place.location.len_bytes() as usize);
+                    let part = whole.slice(at..at + place.location.len_bytes() as usize);
                     // The gaps are not kept in RAM.
                     Some(if is_dense { part } else { Bytes::copy_of(&part) })
                 }

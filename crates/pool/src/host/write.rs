@@ -467,8 +467,8 @@ pub(super) fn take_front(queue: &mut VecDeque<Bytes>, mut len: usize) -> Vec<Byt
     while len > 0 {
         let Some(front) = queue.pop_front() else { break };
         if front.len() > len {
-            taken.push(front.slice(0, len));
-            queue.push_front(front.slice(len, front.len() - len));
+            taken.push(front.slice(..len));
+            queue.push_front(front.slice(len..));
             break;
         }
         len -= front.len();
