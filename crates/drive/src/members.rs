@@ -16,7 +16,7 @@
 //! 6. The journal's set changes only with its generation.
 
 use crate::label::{COUNTERS_END, Label, Roles};
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, crc64};
+use quoin_base::{DriveId, DriveIndex, Epoch, MembersGeneration, PoolId, crc64};
 use quoin_world::Buf;
 use std::{collections::BTreeSet, fmt};
 use uuid::Uuid;
@@ -144,7 +144,7 @@ pub struct Members {
     /// Of the owner that wrote it.
     pub epoch: Epoch,
     /// Grows with every change.
-    pub generation: u64,
+    pub generation: MembersGeneration,
     /// Grows with every change of the set of drives that the journal is written to.
     pub journal_set: u64,
     /// The number that the next drive gets.
@@ -180,7 +180,7 @@ impl Members {
         let mut members = Self {
             pool,
             epoch: Epoch::default(),
-            generation: 1,
+            generation: MembersGeneration(1),
             journal_set: 1,
             next_index: labels.len() as u16,
             all: labels.iter().map(member).collect(),
@@ -190,7 +190,7 @@ impl Members {
     }
 
     /// The newer of two tables has the higher age.
-    pub fn age(&self) -> (Epoch, u64) {
+    pub fn age(&self) -> (Epoch, MembersGeneration) {
         (self.epoch, self.generation)
     }
 
@@ -252,7 +252,7 @@ impl Members {
             |member: &Member| member.domain.len() <= DOMAIN_MAX_BYTES && !member.domain.contains('\0');
         let why = match () {
             () if self.epoch.0 >= COUNTERS_END
-                || self.generation >= COUNTERS_END
+                || self.generation.0 >= COUNTERS_END
                 || self.journal_set >= COUNTERS_END =>
             {
                 "a counter is impossible"
@@ -315,7 +315,7 @@ impl Members {
             page.magic = MAGIC;
             page.pool = *self.pool.0.as_bytes();
             page.epoch = self.epoch.0.into();
-            page.generation = self.generation.into();
+            page.generation = self.generation.0.into();
             page.journal_set = self.journal_set.into();
             page.next_index = self.next_index.into();
             page.members = (self.all.len() as u16).into();
@@ -374,7 +374,7 @@ impl Members {
         let members = Self {
             pool: PoolId(Uuid::from_bytes(first.pool)),
             epoch: Epoch(first.epoch.get()),
-            generation: first.generation.get(),
+            generation: MembersGeneration(first.generation.get()),
             journal_set: first.journal_set.get(),
             next_index: first.next_index.get(),
             all,

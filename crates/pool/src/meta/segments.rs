@@ -13,7 +13,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
-    segment::readers::ReaderEpochs,
+    segment::readers::{ReaderEpoch, ReaderEpochs},
     store::Store,
 };
 use quoin_base::{
@@ -127,7 +127,7 @@ struct Quarantined {
     id: SegmentId,
     /// The first checkpoint without it.
     generation: CheckpointGeneration,
-    reader_epoch: u64,
+    reader_epoch: ReaderEpoch,
 }
 
 struct Inner {
