@@ -50,13 +50,23 @@ impl Store {
         let label =
             Label { drive: id, index, roles, journal_slabs: 0, fences, created_ms, ..self.label.clone() };
         let drive = Drive::format(disk, label, session).await?;
-        let grants = if planted(Bug::MemberBeforeGrants) {
-            None
-        } else {
-            Some(self.grants.format_added(&drive).await?)
-        };
+        if planted(Bug::MemberBeforeGrants) {
+            self.make_member(&drive).await?;
+        }
+        let grants = self.grants.format_added(&drive).await?;
 
-        // In force when the voters have it durably. Only then others may use it.
+        // NOTE: a member only when its grant pages are there: an opening reads those of every member.
+        if !planted(Bug::MemberBeforeGrants) {
+            self.make_member(&drive).await?;
+        }
+        self.take_in(grants);
+        tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive was added");
+        Ok(index)
+    }
+
+    /// Puts it into the table of members. In force when the voters have it durably. Only then others may use the drive.
+    async fn make_member(&self, drive: &Arc<Drive>) -> Result<(), PoolError> {
+        let Label { drive: id, index, roles, .. } = drive.label();
         let (slabs, domain) = (drive.slabs(), String::new());
         let (state, in_journal, votes) = (MemberState::Active, false, false);
         let member = Member { index, drive: id, roles, state, in_journal, votes, slabs, domain };
@@ -67,16 +77,10 @@ impl Store {
             Ok(())
         })
         .await
-        .map_err(|error| in_doubt(&name, error))?;
+        .map_err(|error| in_doubt(drive.name(), error))?;
         self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);
         self.columns.add(drive.clone());
-        let grants = match grants {
-            Some(grants) => grants,
-            None => self.grants.format_added(&drive).await?,
-        };
-        self.take_in(grants);
-        tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive was added");
-        Ok(index)
+        Ok(())
     }
 
     /// Why a drive of this size has too few slabs to be added, or too many, if so.
