@@ -17,10 +17,7 @@ use crate::{
 use futures_util::{StreamExt, future::join_all, stream};
 use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SegmentId, crc32c};
 use quoin_world::Slice as Bytes;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::atomic::Ordering,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of the block table fetched at the same time.
 const PARALLEL_PAGES: usize = 32;
@@ -232,7 +229,7 @@ impl Committer {
     /// that they stay unreadable and nothing else is lost.
     fn note_damage(&self, number: BlockNumber, place: BlockPlace, stored: &Bytes) {
         if place.info.algorithm() == BlockInfo::STORED && crc32c(stored).0 != place.info.crc() {
-            self.slice.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+            self.slice.counters.damage.medium_errors.add(1);
             tracing::warn!(number = number.0, "the cleaner moves a damaged block");
         }
     }

@@ -175,8 +175,7 @@ impl Slice {
             layer = self.confirmed_layer(layer.volume.id).await?;
         };
         layer.volume.read_bytes.fetch_add(range.len, Ordering::Relaxed);
-        self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
-        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        self.counters.host.read(range.len);
         Ok(out)
     }
 
@@ -463,7 +462,7 @@ impl Slice {
             if self.moved(map, at, entry, place).await? {
                 continue;
             }
-            self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+            self.counters.damage.medium_errors.add(1);
             let volume = layer.volume.id;
             return Err(match read {
                 Ok(_) => {
