@@ -162,7 +162,8 @@ next_steps! {
         ChooseAnotherLun => "choose another LUN, or omit it to get the lowest free one",
         UnmapOneVolume => "unmap a volume that it no longer needs",
         ListExports => "list them: quoin export list",
-        DeleteExports => "delete exports that nobody needs: quoin export list",
+        DeleteExports =>
+            "delete one that quoin export list shows without clients: quoin export delete NAME",
 
         // Jobs and scrubs.
         ListJobs => "list the jobs: quoin job list",

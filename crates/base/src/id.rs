@@ -57,6 +57,18 @@ macro_rules! in_order {
     };
 }
 
+/// For numbers by which the newest of several is known.
+macro_rules! generation {
+    ($name:ident) => {
+        impl $name {
+            /// That of the next.
+            pub const fn next(self) -> $name {
+                $name(self.0 + 1)
+            }
+        }
+    };
+}
+
 number!(
     /// A volume within its pool. Never reused. Its highest four bits are the slice that holds it.
     VolumeId(u32)
@@ -99,6 +111,18 @@ number!(
     CheckpointGeneration(u64)
 );
 number!(
+    /// A label of a drive: each one that is written has a higher one than the one before it.
+    LabelGeneration(u64)
+);
+number!(
+    /// A table of a pool's members. Within an epoch, each one that is written has a higher one.
+    MembersGeneration(u64)
+);
+number!(
+    /// A page that says to whom slabs are granted. Each time it is written it has a higher one.
+    GrantGeneration(u64)
+);
+number!(
     /// A slice: one log of a pool. The first is 0.
     SliceId(u8)
 );
@@ -119,19 +143,11 @@ uuid!(
     HolderId
 );
 
-impl SegmentGeneration {
-    /// That of the next use of the segment.
-    pub const fn next(self) -> SegmentGeneration {
-        SegmentGeneration(self.0 + 1)
-    }
-}
-
-impl CheckpointGeneration {
-    /// That of the next checkpoint.
-    pub const fn next(self) -> CheckpointGeneration {
-        CheckpointGeneration(self.0 + 1)
-    }
-}
+generation!(SegmentGeneration);
+generation!(CheckpointGeneration);
+generation!(LabelGeneration);
+generation!(MembersGeneration);
+generation!(GrantGeneration);
 
 /// Bits of a volume's id that count the volumes of its slice.
 const VOLUME_BITS: u32 = 28;

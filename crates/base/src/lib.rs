@@ -11,8 +11,9 @@ mod range;
 
 pub use checksum::{Crc32c, Crc64, crc32c, crc64};
 pub use id::{
-    BlockNumber, CheckpointGeneration, DriveId, DriveIndex, Epoch, HolderId, LayerId, PageNumber, PoolId,
-    SegmentGeneration, SegmentId, Sequence, SliceId, VolumeId,
+    BlockNumber, CheckpointGeneration, DriveId, DriveIndex, Epoch, GrantGeneration, HolderId,
+    LabelGeneration, LayerId, MembersGeneration, PageNumber, PoolId, SegmentGeneration, SegmentId, Sequence,
+    SliceId, VolumeId,
 };
 pub use layout::{Layout, NoLayout};
 pub use range::{ByteRange, Extent};

@@ -1,5 +1,7 @@
 //! Byte ranges.
 
+use std::ops::Range;
+
 /// `len` bytes from byte `offset` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ByteRange {
@@ -10,7 +12,7 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// The range of `len` bytes from `offset` on.
+    /// The range of `len` bytes from `offset` on. Who knows where it begins and ends writes `ByteRange::from(start..end)`.
     pub fn new(offset: u64, len: u64) -> Self {
         Self { offset, len }
     }
@@ -33,7 +35,7 @@ impl ByteRange {
     /// The smallest range around it whose ends are multiples of `unit`.
     pub fn widened(&self, unit: u64) -> ByteRange {
         let start = self.offset / unit * unit;
-        ByteRange::new(start, self.end().next_multiple_of(unit) - start)
+        ByteRange::from(start..self.end().next_multiple_of(unit))
     }
 
     /// True when they have a byte in common.
@@ -48,11 +50,20 @@ impl ByteRange {
         std::iter::from_fn(move || {
             (at < end).then(|| {
                 let stop = ((at / unit + 1) * unit).min(end);
-                let piece = ByteRange::new(at, stop - at);
+                let piece = ByteRange::from(at..stop);
                 at = stop;
                 piece
             })
         })
+    }
+}
+
+impl From<Range<u64>> for ByteRange {
+    /// # Panics
+    /// The range ends before it begins.
+    fn from(Range { start, end }: Range<u64>) -> Self {
+        assert!(start <= end, "bytes {start} to {end} are no range");
+        Self { offset: start, len: end - start }
     }
 }
 
@@ -90,6 +101,7 @@ mod tests {
 
     #[test]
     fn ranges_are_widened_to_whole_units_and_overlap_where_both_are() {
+        assert_eq!(ByteRange::from(5..25), ByteRange::new(5, 20));
         assert_eq!(ByteRange::new(5, 20).widened(8), ByteRange::new(0, 32));
         assert_eq!(ByteRange::new(8, 16).widened(8), ByteRange::new(8, 16));
         let range = ByteRange::new(8, 8);

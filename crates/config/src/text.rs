@@ -6,6 +6,9 @@ use crate::{
 };
 use toml::{Table, Value};
 
+/// Lines are no longer.
+const COLUMNS: usize = 100;
+
 /// The file of a configuration, with every key explained; those that are not set are there as comments.
 ///
 /// # Errors
@@ -60,12 +63,17 @@ fn sentence(key: &Key) -> String {
     }
 }
 
-/// The text as comments of at most a hundred columns.
+/// The text as comments.
 fn comment(out: &mut String, text: &str) {
+    wrap(out, "# ", text);
+}
+
+/// The text in lines of at most a hundred columns that begin with `mark`.
+fn wrap(out: &mut String, mark: &str, text: &str) {
     let mut line = String::new();
     for word in text.split_whitespace() {
-        if !line.is_empty() && line.len() + word.len() > 96 {
-            out.push_str(&format!("# {line}\n"));
+        if !line.is_empty() && mark.len() + line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            out.push_str(&format!("{mark}{line}\n"));
             line.clear();
         }
         if !line.is_empty() {
@@ -74,23 +82,27 @@ fn comment(out: &mut String, text: &str) {
         line.push_str(word);
     }
     if !line.is_empty() {
-        out.push_str(&format!("# {line}\n"));
+        out.push_str(&format!("{mark}{line}\n"));
     }
 }
 
 /// `docs/configuration.md`.
 #[cfg(test)]
 fn page() -> String {
-    let mut out = String::from(
-        "# Configuration\n\n\
-         An array's configuration is `quoin.toml` in its data directory. `quoin init` writes it, with a comment for every \
-         key.\nIt is read when the array starts. `quoin config check` tells what is wrong with it, by key and line, and \
-         `quoin config\nshow` tells which values are in effect and where each comes from.\n\n\
-         An option of `quoin serve` goes before an environment variable, that before the file, and that before the \
-         default.\n`QUOIN_MEMORY_LIMIT` is the one environment variable that stands for a key, `serve.memory_limit`.\n\n\
-         Sizes are text with a unit: K, M, G, T (or KiB …) are powers of 1024, KB, MB, GB, TB powers of 1000; or a \
-         number\nof bytes. Keys that are not listed here are refused.\n",
-    );
+    const HEAD: [&str; 3] = [
+        "An array's configuration is `quoin.toml` in its data directory. `quoin init` writes it, with a comment for every \
+         key. It is read when the array starts. `quoin config check` tells what is wrong with it, by key and line, and \
+         `quoin config show` tells which values are in effect and where each comes from.",
+        "An option of `quoin serve` goes before an environment variable, that before the file, and that before the \
+         default. `QUOIN_MEMORY_LIMIT` is the one environment variable that stands for a key, `serve.memory_limit`.",
+        "Sizes are text with a unit: K, M, G, T (or KiB …) are powers of 1024, KB, MB, GB, TB powers of 1000; or a \
+         number of bytes. Keys that are not listed here are refused.",
+    ];
+    let mut out = String::from("# Configuration\n");
+    for paragraph in HEAD {
+        out.push('\n');
+        wrap(&mut out, "", paragraph);
+    }
     for section in SECTIONS {
         let crate::keys::Section { name, is_array, about, keys } = section;
         let title = match (*name, is_array) {
@@ -100,7 +112,8 @@ fn page() -> String {
         };
         out.push_str(&format!("\n## {title}\n\n"));
         if !about.is_empty() {
-            out.push_str(&format!("{about}\n\n"));
+            wrap(&mut out, "", about);
+            out.push('\n');
         }
         out.push_str("| key | meaning | value | default |\n| --- | --- | --- | --- |\n");
         for key in *keys {

@@ -19,7 +19,7 @@ use crate::{
     raw::{copy_problem, write_label, zero},
     writer_session::Gate,
 };
-use quoin_base::{DriveIndex, Epoch, SliceId};
+use quoin_base::{DriveIndex, Epoch, LabelGeneration, SliceId};
 use quoin_world::{
     AsyncMutex, Buf, Completion, Disk, DiskError, DiskInstruments, DiskOp, Event, Mutex, Slice,
     atomic::{AtomicU64, Ordering::Relaxed},
@@ -119,7 +119,7 @@ impl Drive {
         session: WriterSession,
     ) -> Result<Arc<Drive>, DriveError> {
         label.len_bytes = disk.len_bytes();
-        label.generation = 1;
+        label.generation = LabelGeneration(1);
         label.slabs_start_bytes = slabs_start(label.len_bytes, label.slab_bytes);
         let slab_bytes = u64::from(label.slab_bytes);
         let slabs_start_bytes = label.slabs_start_bytes;
@@ -355,7 +355,7 @@ impl Drive {
         assert_eq!(members.problem(), None, "a table of members that is written makes sense");
         // NOTE: an interrupted write tears the first. It must not be the only one that holds a table.
         let worse = *self.state.worse_members.lock();
-        let first = worse.unwrap_or((members.generation % 2) as usize);
+        let first = worse.unwrap_or((members.generation.0 % 2) as usize);
         for copy in [first, 1 - first] {
             self.write_at(MEMBERS_OFFSETS[copy], vec![members.encode().into_slice()], true).await?;
         }

@@ -7,7 +7,7 @@ use crate::{
     members::{MAX_MEMBERS, MEMBERS_OFFSETS},
     writer_session::{Fences, MAX_FENCES},
 };
-use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, Layout, PoolId, SliceId, crc64};
+use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, LabelGeneration, Layout, PoolId, SliceId, crc64};
 use quoin_world::{Buf, DiskError, Slice};
 use uuid::Uuid;
 use zerocopy::{
@@ -157,7 +157,7 @@ pub struct Label {
     /// Which writer sessions may write. The epoch is the highest owner's term that the drive has seen.
     pub fences: Fences,
     /// How many times the label was written.
-    pub generation: u64,
+    pub generation: LabelGeneration,
     /// When the drive was initialised, in milliseconds since the Unix epoch.
     pub created_ms: u64,
     /// How many slices the pool has, at most [`MAX_SLICES`].
@@ -225,7 +225,7 @@ impl Label {
         if usize::from(self.index.0) >= MAX_MEMBERS {
             return Some(format!("no pool has a drive with number {}", self.index));
         }
-        if self.epoch().0 >= COUNTERS_END || self.generation >= COUNTERS_END {
+        if self.epoch().0 >= COUNTERS_END || self.generation.0 >= COUNTERS_END {
             return Some(format!("epoch {} or generation {} is impossible", self.epoch(), self.generation));
         }
         if self.journal_slabs > self.slabs() || self.roles.journal != (self.journal_slabs > 0) {
@@ -267,7 +267,7 @@ impl Label {
         raw.block_bytes = self.block_bytes.into();
         raw.journal_slabs = self.journal_slabs.into();
         raw.epoch = self.epoch().0.into();
-        raw.generation = self.generation.into();
+        raw.generation = self.generation.0.into();
         raw.created_ms = self.created_ms.into();
         raw.roles = self.roles.to_bits().into();
         raw.slices = u32::from(self.slices).into();
@@ -323,7 +323,7 @@ impl Label {
             block_bytes: raw.block_bytes.get(),
             journal_slabs: raw.journal_slabs.get(),
             fences,
-            generation: raw.generation.get(),
+            generation: LabelGeneration(raw.generation.get()),
             created_ms: raw.created_ms.get(),
             slices: u8::try_from(raw.slices.get()).unwrap_or(0),
             slabs_start_bytes: raw.slabs_start.get(),

@@ -16,7 +16,7 @@
 //! 6. The journal's set changes only with its generation.
 
 use crate::label::{COUNTERS_END, Label, Roles};
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, crc64};
+use quoin_base::{DriveId, DriveIndex, Epoch, MembersGeneration, PoolId, crc64};
 use quoin_world::Buf;
 use std::{collections::BTreeSet, fmt};
 use uuid::Uuid;
@@ -128,7 +128,7 @@ pub struct Member {
     /// What fails together with it, by name. Empty so far.
     pub domain: String,
     /// Generation of the table that was the first to call it failed; 0 if it has not failed.
-    pub failed_at: u64,
+    pub failed_at: MembersGeneration,
 }
 
 impl Member {
@@ -146,7 +146,7 @@ pub struct Members {
     /// Of the owner that wrote it.
     pub epoch: Epoch,
     /// Grows with every change.
-    pub generation: u64,
+    pub generation: MembersGeneration,
     /// Grows with every change of the set of drives that the journal is written to.
     pub journal_set: u64,
     /// The number that the next drive gets.
@@ -178,12 +178,12 @@ impl Members {
             votes: false,
             slabs: label.slabs(),
             domain: String::new(),
-            failed_at: 0,
+            failed_at: MembersGeneration(0),
         };
         let mut members = Self {
             pool,
             epoch: Epoch::default(),
-            generation: 1,
+            generation: MembersGeneration(1),
             journal_set: 1,
             next_index: labels.len() as u16,
             all: labels.iter().map(member).collect(),
@@ -193,7 +193,7 @@ impl Members {
     }
 
     /// The newer of two tables has the higher age.
-    pub fn age(&self) -> (Epoch, u64) {
+    pub fn age(&self) -> (Epoch, MembersGeneration) {
         (self.epoch, self.generation)
     }
 
@@ -237,7 +237,7 @@ impl Members {
 
     /// Notes that a drive has failed, in the next table: the journal goes on without it, and no opening needs it any more.
     pub fn fail(&mut self, index: DriveIndex) {
-        let next = self.generation + 1;
+        let next = self.generation.next();
         if let Some(member) = self.get_mut(index).filter(|member| member.is_needed()) {
             (member.state, member.in_journal, member.votes) = (MemberState::Failed, false, false);
             member.failed_at = next;
@@ -256,7 +256,7 @@ impl Members {
             |member: &Member| member.domain.len() <= DOMAIN_MAX_BYTES && !member.domain.contains('\0');
         let why = match () {
             () if self.epoch.0 >= COUNTERS_END
-                || self.generation >= COUNTERS_END
+                || self.generation.0 >= COUNTERS_END
                 || self.journal_set >= COUNTERS_END =>
             {
                 "a counter is impossible"
@@ -319,7 +319,7 @@ impl Members {
             page.magic = MAGIC;
             page.pool = *self.pool.0.as_bytes();
             page.epoch = self.epoch.0.into();
-            page.generation = self.generation.into();
+            page.generation = self.generation.0.into();
             page.journal_set = self.journal_set.into();
             page.next_index = self.next_index.into();
             page.members = (self.all.len() as u16).into();
@@ -378,7 +378,7 @@ impl Members {
         let members = Self {
             pool: PoolId(Uuid::from_bytes(first.pool)),
             epoch: Epoch(first.epoch.get()),
-            generation: first.generation.get(),
+            generation: MembersGeneration(first.generation.get()),
             journal_set: first.journal_set.get(),
             next_index: first.next_index.get(),
             all,
@@ -399,7 +399,7 @@ fn raw(member: &Member) -> RawMember {
         + u8::from(member.in_journal) * FLAG_IN_JOURNAL
         + u8::from(member.votes) * FLAG_VOTES;
     raw.slabs = member.slabs.into();
-    raw.failed_at = member.failed_at.into();
+    raw.failed_at = member.failed_at.0.into();
     raw.domain[..member.domain.len()].copy_from_slice(member.domain.as_bytes());
     raw
 }
@@ -421,6 +421,6 @@ fn member(raw: &RawMember) -> Option<Member> {
         votes: raw.flags & FLAG_VOTES != 0,
         slabs: raw.slabs.get(),
         domain: std::str::from_utf8(&raw.domain[..domain_len]).ok()?.to_owned(),
-        failed_at: raw.failed_at.get(),
+        failed_at: MembersGeneration(raw.failed_at.get()),
     })
 }

@@ -36,7 +36,7 @@ pub(crate) async fn zero(disk: &Arc<dyn Disk>, start: u64, len: u64) -> Result<(
         {
             oldest.await?;
         }
-        let data = vec![zeroes.slice(0, piece.len as usize)];
+        let data = vec![zeroes.slice(..piece.len as usize)];
         in_flight.push_back(disk.submit(DiskOp::Write { offset: piece.offset, data, durable: false }));
     }
     for rest in in_flight {

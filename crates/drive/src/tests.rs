@@ -2,7 +2,7 @@
 
 use crate::*;
 use futures_util::future::join_all;
-use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, Layout, PoolId, SliceId};
+use quoin_base::{ByteRange, DriveId, DriveIndex, Epoch, LabelGeneration, Layout, PoolId, SliceId};
 use quoin_world::{Buf, Disk, Slice};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) fn label(index: u16) -> Label {
         block_bytes: 8192,
         journal_slabs: 2,
         fences: Fences { epoch: Epoch(1), of: Vec::new() },
-        generation: 0,
+        generation: LabelGeneration(0),
         created_ms: 1234,
         slices: 1,
         slabs_start_bytes: 0,
@@ -393,7 +393,7 @@ fn an_epoch_only_grows_and_waits_for_older_writes() {
             assert!(outcomes.iter().all(|o| o.is_ok()) && raised.is_ok());
         })
         .unwrap();
-    assert_eq!((drive.epoch(), drive.label().generation), (Epoch(2), 3));
+    assert_eq!((drive.epoch(), drive.label().generation), (Epoch(2), LabelGeneration(3)));
     for asked in [Epoch(2), Epoch(1)] {
         let d = drive.clone();
         let refused = world.run(async move { d.raise_epoch(asked).await }).unwrap();

@@ -114,8 +114,8 @@ impl Rest {
         let now = slice.len().min(*left);
         *left -= now;
         if now < slice.len() {
-            self.current = Some(slice.slice(now, slice.len() - now));
-            return Some(slice.slice(0, now));
+            self.current = Some(slice.slice(now..));
+            return Some(slice.slice(..now));
         }
         Some(slice)
     }

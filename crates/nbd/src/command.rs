@@ -70,9 +70,9 @@ fn cut(range: ByteRange, block_bytes: u64) -> Cut {
     let head_end = range.offset.next_multiple_of(block_bytes).min(range.end());
     let tail_start = (range.end() / block_bytes * block_bytes).max(head_end);
     Cut {
-        head: ByteRange::new(range.offset, head_end - range.offset),
-        middle: ByteRange::new(head_end, tail_start - head_end),
-        tail: ByteRange::new(tail_start, range.end() - tail_start),
+        head: ByteRange::from(range.offset..head_end),
+        middle: ByteRange::from(head_end..tail_start),
+        tail: ByteRange::from(tail_start..range.end()),
     }
 }
 
@@ -80,7 +80,7 @@ fn cut(range: ByteRange, block_bytes: u64) -> Cut {
 fn clipped(slices: Vec<Slice>, mut at: u64, range: ByteRange) -> Vec<Slice> {
     let clip = |slice: Slice| {
         let (start, end) = (at.max(range.offset), (at + slice.len() as u64).min(range.end()));
-        let clipped = (start < end).then(|| slice.slice((start - at) as usize, (end - start) as usize));
+        let clipped = (start < end).then(|| slice.slice((start - at) as usize..(end - at) as usize));
         at += slice.len() as u64;
         clipped
     };

@@ -18,7 +18,7 @@ pub(crate) fn truncate(data: &mut Vec<Slice>, mut len: u64) {
         let keep = len.min(slice.len() as u64);
         len -= keep;
         if keep < slice.len() as u64 {
-            *slice = slice.slice(0, keep as usize);
+            *slice = slice.slice(..keep as usize);
         }
         keep > 0
     });

@@ -38,7 +38,7 @@ pub(crate) async fn write_same<D: BlockDevice>(
         let repeated = repeated.into_slice();
         // Cut at multiples of the block from the start, so that every piece starts with the pattern.
         for at in (0..range.len).step_by(MIB as usize) {
-            let piece = repeated.slice(0, (range.len - at).min(MIB) as usize);
+            let piece = repeated.slice(..(range.len - at).min(MIB) as usize);
             device.write(range.offset + at, vec![piece]).await.map_err(geometry.sense_of())?;
         }
     }

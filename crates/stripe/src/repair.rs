@@ -43,7 +43,7 @@ impl Columns {
                 _ => {
                     let pieces = part.split(geometry.strip_bytes.into());
                     let within = |at| (geometry.data_offset(place, at) - range.offset) as usize;
-                    pieces.map(|piece| data.slice(within(piece.offset), piece.len as usize)).collect()
+                    pieces.map(|piece| data.slice(within(piece.offset)..within(piece.end()))).collect()
                 }
             };
             let is_concerned = !part.is_empty();

@@ -36,11 +36,12 @@ fn label(index: u16) -> Label {
         block_bytes: 8192,
         journal_slabs: 2,
         fences: Fences { epoch: Epoch(1), of: Vec::new() },
-        generation: 0,
+        generation: quoin_base::LabelGeneration(0),
         created_ms: 1234,
         slices: 1,
         slabs_start_bytes: 0,
         journal_columns: 1,
+        layout: quoin_base::Layout::NONE,
     }
 }
 
@@ -161,5 +162,5 @@ pub(crate) fn content(len: usize, salt: u64) -> Vec<u8> {
 /// The same in slices that are cut without regard to strips.
 pub(crate) fn cut(bytes: &[u8], piece: usize) -> Vec<Slice> {
     let whole = Buf::copy_of(bytes).into_slice();
-    (0..bytes.len()).step_by(piece).map(|at| whole.slice(at, piece.min(bytes.len() - at))).collect()
+    (0..bytes.len()).step_by(piece).map(|at| whole.slice(at..bytes.len().min(at + piece))).collect()
 }

@@ -157,7 +157,8 @@ fn strips(geometry: Geometry, data: &[Slice]) -> Vec<Vec<Slice>> {
     for slice in data {
         let mut taken = 0;
         while taken < slice.len() {
-            let piece = slice.slice(taken, (slice.len() - taken).min(strip - done % strip));
+            let len = (slice.len() - taken).min(strip - done % strip);
+            let piece = slice.slice(taken..taken + len);
             (taken, done) = (taken + piece.len(), done + piece.len());
             let column = &mut columns[(done - 1) / strip % usize::from(geometry.data)];
             if !column.last_mut().is_some_and(|last| last.extend(&piece)) {

@@ -50,7 +50,7 @@ fn what_is_written_in_any_way_is_in_the_file() {
         disk.submit(write(0, vec![Slice::copy_of(&[1; 8192])], false)).await.unwrap();
         disk.submit(DiskOp::Flush).await.unwrap();
         let whole = Slice::copy_of(&[2; 16384]);
-        let pieces = vec![whole.slice(4096, 4096), Slice::copy_of(&[3; 8192]), whole.slice(0, 4096)];
+        let pieces = vec![whole.slice(4096..4096 + 4096), Slice::copy_of(&[3; 8192]), whole.slice(..4096)];
         disk.submit(write(8192, pieces, true)).await.unwrap();
         let back = disk.submit(read(0, 24576)).await.unwrap();
         let runs: Vec<_> = back.chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();

@@ -5,7 +5,7 @@ use bytes::BytesMut;
 use parking_lot::Mutex;
 use std::{
     fmt,
-    ops::Deref,
+    ops::{Bound, Deref, RangeBounds},
     sync::{
         Arc,
         atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -389,10 +389,23 @@ impl Slice {
         follows
     }
 
-    /// The `len` bytes from its byte `start` on. Panics if they are not all inside.
-    pub fn slice(&self, start: usize, len: usize) -> Slice {
-        assert!(start + len <= self.len(), "slice {start}+{len} of {} bytes", self.len());
-        Slice { buf: self.buf.clone(), start: self.start + start, end: self.start + start + len }
+    /// Some of its bytes.
+    ///
+    /// # Panics
+    /// They are not all inside.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Slice {
+        let start = match range.start_bound() {
+            Bound::Included(&first) => first,
+            Bound::Excluded(&before) => before + 1,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last + 1,
+            Bound::Excluded(&behind) => behind,
+            Bound::Unbounded => self.len(),
+        };
+        assert!(start <= end && end <= self.len(), "bytes {start} to {end} of a slice of {}", self.len());
+        Slice { buf: self.buf.clone(), start: self.start + start, end: self.start + end }
     }
 }
 
@@ -420,12 +433,16 @@ mod tests {
         assert!(buf.iter().all(|&b| b == 0));
         buf.as_mut_slice()[8192] = 7;
         let slice = buf.into_slice();
-        assert_eq!(slice.slice(8192, 512)[0], 7);
-        assert_eq!(slice.slice(512, 8192).slice(7680, 512)[0], 7);
+        assert_eq!(slice.slice(8192..8192 + 512)[0], 7);
+        assert_eq!(slice.slice(512..512 + 8192).slice(7680..=8191)[0], 7);
+        assert_eq!(
+            (slice.slice(8192..).len(), slice.slice(..512).len(), slice.slice(..).len()),
+            (512, 512, 8704)
+        );
         assert!(Buf::zeroed(0).is_empty());
-        let mut start = slice.slice(0, 512);
-        assert!(!start.extend(&slice.slice(1024, 512)) && !start.extend(&Slice::copy_of(&[1])));
-        assert!(start.extend(&slice.slice(512, 8192)) && start.len() == 8704 && start[8192] == 7);
+        let mut start = slice.slice(..512);
+        assert!(!start.extend(&slice.slice(1024..1024 + 512)) && !start.extend(&Slice::copy_of(&[1])));
+        assert!(start.extend(&slice.slice(512..512 + 8192)) && start.len() == 8704 && start[8192] == 7);
     }
 
     #[test]
@@ -439,7 +456,7 @@ mod tests {
             );
         }
         let whole = Buf::zeroed(12288).into_slice();
-        let parts = [0, 4096, 8192].map(|at| whole.slice(at, 4096));
+        let parts = [0, 4096, 8192].map(|at| whole.slice(at..at + 4096));
         assert_eq!(parts.each_ref().map(Slice::hold), [16384, 0, 0]);
         assert_eq!(parts.each_ref().map(Slice::release), [0, 0, 16384]);
     }

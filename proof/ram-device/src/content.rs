@@ -21,7 +21,10 @@ impl Content {
     /// Reads a range as one slice for each piece.
     pub(crate) fn read(&self, range: ByteRange) -> Vec<Slice> {
         let part = |range: ByteRange| match self.pieces.get(&(range.offset / self.piece_bytes)) {
-            Some(piece) => piece.slice((range.offset % self.piece_bytes) as usize, range.len as usize),
+            Some(piece) => {
+                let start = (range.offset % self.piece_bytes) as usize;
+                piece.slice(start..start + range.len as usize)
+            }
             None => Buf::zeroed(range.len as usize).into_slice(),
         };
         range.split(self.piece_bytes).map(part).collect()

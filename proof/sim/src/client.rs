@@ -284,7 +284,7 @@ impl Client {
         }
         let one = self.rng.random_range(1..sectors - 1) * SECTOR_BYTES as usize;
         let two = self.rng.random_range(one / 512 + 1..sectors) * SECTOR_BYTES as usize;
-        vec![data.slice(0, one), data.slice(one, two - one), data.slice(two, data.len() - two)]
+        vec![data.slice(..one), data.slice(one..two), data.slice(two..)]
     }
 
     pub(crate) fn failed(&self, doing: &str, volume: VolumeId, error: PoolError) -> Result<(), String> {

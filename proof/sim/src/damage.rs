@@ -36,7 +36,7 @@ pub(crate) fn journal_region(scenario: &Scenario, drive: usize) -> ByteRange {
 /// Where drives have their root slots.
 pub(crate) fn root_slots() -> ByteRange {
     let (first, last) = (root_offset(SliceId(0), 0), root_offset(SliceId(MAX_SLICES - 1), 1));
-    ByteRange::new(first, last + ROOT_BYTES as u64 - first)
+    ByteRange::from(first..last + ROOT_BYTES as u64)
 }
 
 /// Damages the roots of the one drive that this seed chose for it. The others have them, so that nothing may come of it.

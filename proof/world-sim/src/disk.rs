@@ -351,7 +351,8 @@ impl Inner {
         if self.failed || self.hits(concerned, self.faults.write_error) {
             self.injected.write_errors += 1;
             let share = [0.0, 0.5, 1.0][self.rng.random_range(0..3)];
-            for sector in data.iter().flat_map(|s| (0..s.len()).step_by(512).map(|at| s.slice(at, 512))) {
+            for sector in data.iter().flat_map(|s| (0..s.len()).step_by(512).map(|at| s.slice(at..at + 512)))
+            {
                 if self.rng.random_bool(share) {
                     self.medium.write(offset, vec![sector], false);
                 }
@@ -417,7 +418,7 @@ impl Inner {
         };
         let data = Slice::copy_of(&vec![filler; len.min(1 << 20) as usize]);
         for piece in ByteRange::new(offset, len).split(1 << 20) {
-            self.medium.write(piece.offset, vec![data.slice(0, piece.len as usize)], false);
+            self.medium.write(piece.offset, vec![data.slice(..piece.len as usize)], false);
         }
     }
 

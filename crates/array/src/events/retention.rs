@@ -4,8 +4,8 @@
 //! refused logins pushes out the record of who changed what. Which events go is a function of what there is: see
 //! [`Retention::surplus`].
 //!
-//! The log is part of the catalog, which every checkpoint writes. So its size is bounded too: each class has a part of
-//! [`Retention::budget_bytes`] in proportion to its count.
+//! The log is part of the catalog, which the pool holds in RAM as a whole and an opening reads. So its size is bounded too:
+//! each class has a part of [`Retention::budget_bytes`] in proportion to its count.
 
 use super::record::EventRecord;
 use quoin_api::{EventKind, Severity};

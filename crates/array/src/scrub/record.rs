@@ -111,7 +111,7 @@ impl Record {
         };
         for part in self.damaged.extract_if(.., overlaps) {
             let offset = range.offset.min(part.offset_bytes);
-            range = ByteRange::new(offset, range.end().max(end(&part)) - offset);
+            range = ByteRange::from(offset..range.end().max(end(&part)));
         }
         if self.damaged.len() >= MOST_DAMAGED {
             self.more_damaged += 1;

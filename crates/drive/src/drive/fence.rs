@@ -98,14 +98,14 @@ impl Drive {
         let epoch = label.epoch();
         assert!(fences.epoch >= epoch, "drive {} goes back to {} from {epoch}", self.name(), fences.epoch);
         label.fences = fences;
-        label.generation += 1;
+        label.generation = label.generation.next();
         // NOTE: a drive with such a label could not be opened any more.
         if let Some(why) = label.problem() {
             return Err(DriveError::BadFence { drive: self.name().to_owned(), why });
         }
         // Durable first, as writes of the new writer session: the fence that is raised does not refuse them.
         // NOTE: one copy after the other. A power failure tears one at most, and the other is intact.
-        let first = (label.generation % 2) as usize;
+        let first = (label.generation.0 % 2) as usize;
         for copy in [first, 1 - first] {
             let op = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
             let written = self.write(LABEL_BYTES as u64, self.depart_as(Some(session), op)).await;

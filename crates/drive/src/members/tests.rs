@@ -19,11 +19,12 @@ fn members(count: u16) -> Members {
         votes: index < 3,
         slabs: 5 + u32::from(index),
         domain: "shelf".into(),
+        failed_at: MembersGeneration(0),
     };
     Members {
         pool: PoolId(uuid(7)),
         epoch: Epoch(4),
-        generation: 9,
+        generation: MembersGeneration(9),
         journal_set: 2,
         next_index: count,
         all: (0..count).map(member).collect(),
@@ -42,7 +43,10 @@ fn a_table_of_any_length_is_read_as_it_was_written() {
         let short = &bytes[..bytes.len() - MEMBERS_PAGE_BYTES];
         assert!(short.is_empty() || matches!(Members::decode(short), MembersCopy::Damaged(_)));
     }
-    let mixed = [&members(64).encode()[..4096], &Members { generation: 8, ..members(64) }.encode()[4096..]];
+    let mixed = [
+        &members(64).encode()[..4096],
+        &Members { generation: MembersGeneration(8), ..members(64) }.encode()[4096..],
+    ];
     assert!(matches!(Members::decode(&mixed.concat()), MembersCopy::Damaged(_)));
     assert_eq!(Members::decode(&[0; 4096]), MembersCopy::Blank);
     let bytes = members(2).encode();
@@ -70,7 +74,7 @@ fn no_bytes_make_the_parser_panic() {
 #[test]
 fn a_change_that_would_lose_track_of_drives_is_refused() {
     let before = members(4);
-    let next = || Members { generation: 10, ..members(4) };
+    let next = || Members { generation: MembersGeneration(10), ..members(4) };
     let problem = |change: fn(&mut Members)| {
         let mut after = next();
         change(&mut after);
@@ -84,10 +88,10 @@ fn a_change_that_would_lose_track_of_drives_is_refused() {
     let mut failed = next();
     fail(&mut failed, 1);
     assert_eq!(failed.change_problem(&before), None);
-    let back = Members { generation: 11, journal_set: 4, ..members(4) };
+    let back = Members { generation: MembersGeneration(11), journal_set: 4, ..members(4) };
     assert!(back.change_problem(&failed).unwrap().contains("drive 1"), "what failed does not come back");
     assert!(problem(|m| m.fail(DriveIndex(1))).contains("counter"), "the set has no new generation");
-    assert!(problem(|m| m.generation = 9).contains("counter"));
+    assert!(problem(|m| m.generation = MembersGeneration(9)).contains("counter"));
     assert!(problem(|m| drop(m.all.pop())).contains("drive 3"));
     assert!(
         problem(|m| m.all[2].drive = DriveId(uuid(5))).contains("drive 2"),
@@ -125,7 +129,7 @@ fn write(world: &SimWorld, disk: &Arc<SimDisk>, table: &Members) {
 fn what_failed_or_left_is_not_needed_and_left_out() {
     let (world, disks) = pool(21, 3);
     let (_, DriveSet { members: first, .. }) = set(&world, &[&disks[0], &disks[1], &disks[2]]).unwrap();
-    let mut failed = Members { generation: 2, journal_set: 2, ..first.clone() };
+    let mut failed = Members { generation: MembersGeneration(2), journal_set: 2, ..first.clone() };
     failed.fail(DriveIndex(1));
     [0, 2].iter().for_each(|&at| write(&world, &disks[at], &failed));
 
@@ -158,7 +162,7 @@ fn what_failed_is_left_out_though_it_cannot_be_opened_and_what_is_needed_says_wh
     let (world, disks) = pool(23, 3);
     let all = [&disks[0], &disks[1], &disks[2]];
     let (_, DriveSet { members: first, .. }) = set(&world, &all).unwrap();
-    let mut failed = Members { generation: 2, journal_set: 2, ..first };
+    let mut failed = Members { generation: MembersGeneration(2), journal_set: 2, ..first };
     failed.fail(DriveIndex(1));
     [0, 2].iter().for_each(|&at| write(&world, &disks[at], &failed));
     let inspect = |disks: &[&Arc<SimDisk>]| {
@@ -209,7 +213,8 @@ fn a_write_that_is_interrupted_leaves_an_intact_copy_whichever_was_damaged_befor
                 })
                 .unwrap();
             world.cut_power(PowerCut::AtDiskOp(seed % 3));
-            let (drive, next) = (drives[0].clone(), Members { generation: 2 + seed % 2, ..first });
+            let (drive, next) =
+                (drives[0].clone(), Members { generation: MembersGeneration(2 + seed % 2), ..first });
             let cut = world.run(async move { drive.write_members(&next).await });
             world.crash();
             world.cut_power(PowerCut::Never);
@@ -228,12 +233,12 @@ fn an_interrupted_change_is_found_on_any_voter_and_every_voter_must_have_a_table
     let (world, disks) = pool(22, 3);
     let all = [&disks[0], &disks[1], &disks[2]];
     let (_, DriveSet { members: first, .. }) = set(&world, &all).unwrap();
-    let mut next = Members { generation: 2, ..first.clone() };
+    let mut next = Members { generation: MembersGeneration(2), ..first.clone() };
     next.all[0].state = MemberState::Leaving;
     write(&world, &disks[2], &next);
     assert_eq!(set(&world, &all).unwrap().1.members, next);
     // A later owner's, of a lower generation.
-    let later = Members { epoch: Epoch(1), generation: 1, ..first.clone() };
+    let later = Members { epoch: Epoch(1), generation: MembersGeneration(1), ..first.clone() };
     write(&world, &disks[1], &later);
     assert_eq!(set(&world, &all).unwrap().1.members, later);
 

@@ -7,7 +7,7 @@
 //!    whole block never is, for it goes to a drive as it is.
 
 use quoin_world::{Slice as Bytes, buffer_ram_bytes};
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// How many times what it needs a write may keep of the buffer it came in.
 const MOST_KEPT: u64 = 2;
@@ -49,10 +49,10 @@ impl Held {
     }
 
     /// Some of its bytes, to be sent to hosts or drives.
-    pub(crate) fn slice(&self, start: usize, len: usize) -> Bytes {
+    pub(crate) fn slice(&self, range: Range<usize>) -> Bytes {
         match self {
-            Self::Buffer(slice) => slice.slice(start, len),
-            Self::Packed(bytes) => Bytes::copy_of(&bytes[start..start + len]),
+            Self::Buffer(slice) => slice.slice(range),
+            Self::Packed(bytes) => Bytes::copy_of(&bytes[range]),
         }
     }
 
@@ -90,19 +90,20 @@ mod tests {
         let received = Bytes::copy_of(&[7; 65536]);
         for (len, most) in [(512, 700), (1536, 1900), (4096, 4096), (4608, 5600), (7680, 8192), (8192, 8192)]
         {
-            let held = Held::new(received.slice(512, len), len as u64, BLOCK);
+            let held = Held::new(received.slice(512..512 + len), len as u64, BLOCK);
             assert_eq!(held.bytes().len(), len);
             assert!((len as u64..=most).contains(&held.hold()), "{len}: {held:?}");
         }
         // A whole block goes to a drive as it is.
-        let whole = Held::new(received.slice(512, 4096), 4096, 4096);
+        let whole = Held::new(received.slice(512..512 + 4096), 4096, 4096);
         assert!(matches!(whole, Held::Buffer(slice) if slice.len() == 4096));
     }
 
     #[test]
     fn a_long_write_is_held_as_it_came_and_counted_until_its_last_part_goes() {
         let write = Bytes::copy_of(&[7; 65536]);
-        let parts: Vec<_> = (0..8).map(|at| Held::new(write.slice(at * 8192, 8192), 65536, BLOCK)).collect();
+        let parts: Vec<_> =
+            (0..8).map(|at| Held::new(write.slice(at * 8192..(at + 1) * 8192), 65536, BLOCK)).collect();
         assert_eq!(parts.iter().map(Held::hold).sum::<u64>(), 65536);
         assert_eq!(parts[1..].iter().map(Held::release).sum::<u64>(), 0);
         assert_eq!(parts[0].release(), 65536);

@@ -78,7 +78,7 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
-    fn end(&self) -> u16 {
+    pub(crate) fn end(&self) -> u16 {
         self.start + self.sectors
     }
 

@@ -49,7 +49,8 @@ impl Received {
     /// Those of its bytes that are of some sectors of the block.
     pub(crate) fn sectors(&self, start: u16, sectors: u16) -> Bytes {
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
-        self.data.slice(bytes(start - self.start), bytes(sectors))
+        let start = start - self.start;
+        self.data.slice(bytes(start)..bytes(start + sectors))
     }
 
     /// The checksum, if it is that of the `len` bytes at hand: of all of it.

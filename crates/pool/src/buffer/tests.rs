@@ -119,7 +119,8 @@ fn pieces(blocks: std::ops::Range<u64>) -> Vec<Piece> {
     let data = Bytes::copy_of(&vec![7; len as usize]);
     let first = blocks.start;
     let piece = |block: u64| {
-        let data = data.slice(((block - first) * BLOCK_BYTES) as usize, BLOCK_BYTES as usize);
+        let start = ((block - first) * BLOCK_BYTES) as usize;
+        let data = data.slice(start..start + BLOCK_BYTES as usize);
         let received = Received::new(Held::new(data, len, BLOCK_BYTES), 0, 0, 0);
         Piece { key: key(block), start: 0, sectors: SECTORS, content: Content::Ram(received) }
     };

@@ -82,7 +82,7 @@ impl Committer {
         // From here on a change of a page is one for the next checkpoint.
         slice.metadata.pages.cut(&places)?;
         let mut root = self.cut_root(tail, segments, &catalog);
-        root.members = members_known.into();
+        root.members = members_known.0.into();
         slice.segments.table.cut(CheckpointGeneration(root.generation.get()));
         let rows = self.rows.meta.finish(&slice.segments);
         let pages = places.len();
@@ -90,7 +90,7 @@ impl Committer {
         self.cleaning.cut();
         self.looks.forget_tail();
         let took = slice.world().now().since(cut_since);
-        slice.counters.longest_cut_nanos.fetch_max(took.as_nanos() as u64, Ordering::Relaxed);
+        slice.counters.checkpoints.longest_cut.note(took);
         tracing::debug!(generation = root.generation.get(), tail = tail.0, pages, "cut");
         // It answers the requests that were made before.
         let checkpoint = Checkpoint { slice, root, rows, kept_twice, since };
@@ -143,7 +143,7 @@ impl Committer {
                 None => self.drop_page(id).await?,
             }
         }
-        slice.counters.catalog_pages.fetch_add(count, Ordering::Relaxed);
+        slice.counters.checkpoints.catalog_pages.add(count);
         Ok((head, count))
     }
 

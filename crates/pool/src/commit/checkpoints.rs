@@ -9,7 +9,7 @@
 use crate::{
     bugs::{Bug, planted},
     commit::{flight::Flight, requests::Answer},
-    segment::segments::Segments,
+    segment::{readers::ReaderEpoch, segments::Segments},
 };
 use quoin_base::CheckpointGeneration;
 use quoin_world::{Nanos, OneShotSender};
@@ -27,7 +27,7 @@ pub(crate) struct Checkpoints {
     /// What was freed for a checkpoint up to this one may be used again.
     settled: CheckpointGeneration,
     /// Durable checkpoints whose readers may not all have left: generation and reader epoch.
-    settling: VecDeque<(CheckpointGeneration, u64)>,
+    settling: VecDeque<(CheckpointGeneration, ReaderEpoch)>,
     /// When the last one became durable.
     last: Nanos,
 }
@@ -108,7 +108,7 @@ impl Checkpoints {
     }
 
     /// Notes that the one that was under way is durable. It settles once readers of this epoch have left.
-    pub(super) fn landed(&mut self, generation: CheckpointGeneration, reader_epoch: u64, now: Nanos) {
+    pub(super) fn landed(&mut self, generation: CheckpointGeneration, reader_epoch: ReaderEpoch, now: Nanos) {
         assert!(
             generation == self.durable.next() && generation == self.cut,
             "checkpoint {generation} landed, {} was durable and {} cut",

@@ -25,7 +25,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{BlockNumber, SECTOR_BYTES, SegmentId};
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::collections::BTreeSet;
 
 /// The most segments taken on in one step: as a rule more come free than a batch of destage takes.
 const SEGMENTS: usize = 12;
@@ -108,7 +108,7 @@ impl Committer {
     /// Cleans it no more.
     pub(crate) fn leave_alone(&mut self, id: SegmentId, segment: &Segment) {
         if self.cleaning.leave_alone(id, segment) {
-            self.slice.counters.uncleanable.fetch_add(1, Ordering::Relaxed);
+            self.slice.counters.cleaning.uncleanable.add(1);
         }
     }
 
@@ -163,7 +163,7 @@ impl Committer {
             self.publish_moves(&moves).await?;
         }
         let written = slice.write_rows(rows).await?;
-        slice.counters.cleaned_bytes.fetch_add(written, Ordering::Relaxed);
+        slice.counters.cleaning.bytes.add(written);
         if !planted(Bug::PublishMovesEarly) {
             self.publish_moves(&moves).await?;
         }
@@ -206,7 +206,6 @@ impl Committer {
                 }
             }
         }
-        slice.counters.cleaned_meta_segments.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

@@ -327,7 +327,7 @@ impl Committer {
                 slice.forks.read().ids.free(found, &buffered);
             }
             self.tree.forget_passed(slice.segments.readers());
-            slice.counters.freed_pages_ram_bytes.store(self.tree.freed_ram_bytes(), Ordering::Relaxed);
+            slice.counters.held.freed_pages_ram_bytes.set(self.tree.freed_ram_bytes());
         }
         if slice.segments.reclaim(self.checkpoints.durable()) {
             slice.log.progress().notify();
@@ -365,9 +365,9 @@ impl Committer {
     pub(crate) fn committed(&self) {
         let slice = &self.slice;
         slice.metadata.pages.make_room(0);
-        slice.counters.freed_pages_ram_bytes.store(self.tree.freed_ram_bytes(), Ordering::Relaxed);
+        slice.counters.held.freed_pages_ram_bytes.set(self.tree.freed_ram_bytes());
         self.count_space();
-        slice.counters.commits.fetch_add(1, Ordering::AcqRel);
+        slice.counters.progress.committed();
         slice.log.progress().notify();
     }
 }

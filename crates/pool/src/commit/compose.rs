@@ -13,7 +13,7 @@ use crate::{
     lifecycle::slice::Slice,
 };
 use quoin_base::{SECTOR_BYTES, crc32c};
-use quoin_world::{Buf, Slice as Bytes, atomic::Ordering};
+use quoin_world::{Buf, Slice as Bytes};
 
 /// A whole block's content and its checksum.
 pub(crate) struct Whole {
@@ -113,7 +113,7 @@ impl Slice {
         fragment: &Fragment,
         received: &Received,
     ) -> Result<Verified, PoolError> {
-        self.counters.ram_faults.fetch_add(1, Ordering::Relaxed);
+        self.counters.damage.ram_faults.add(1);
         let (volume, block) = (layer.volume.id, key.index);
         tracing::error!(%volume, block, "a buffered block changed in RAM; it is read from the journal again");
         let source = received.in_journal(key, &fragment.batch, self.buffer.sectors_per_block());

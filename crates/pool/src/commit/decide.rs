@@ -79,6 +79,12 @@ pub(crate) struct Figures {
     pub claims: Claims,
     pub journal: JournalFigures,
     pub buffered: Buffered,
+    pub waiting: Waiting,
+}
+
+/// What else waits for the committer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
     /// Data threads want block numbers.
     pub lacks_numbers: bool,
     /// Layers wait for their maps.
@@ -198,14 +204,14 @@ pub(crate) fn decide(figures: &Figures) -> Step {
         };
     }
     let turns = [
-        (Turn::Lend, (figures.lacks_numbers && !is_draining).then_some(Step::Lend)),
-        (Turn::Fork, figures.awaits_forks.then_some(Step::Fork)),
-        (Turn::Merge, (figures.awaits_merging && !is_draining).then_some(Step::Merge)),
+        (Turn::Lend, (figures.waiting.lacks_numbers && !is_draining).then_some(Step::Lend)),
+        (Turn::Fork, figures.waiting.awaits_forks.then_some(Step::Fork)),
+        (Turn::Merge, (figures.waiting.awaits_merging && !is_draining).then_some(Step::Merge)),
         (Turn::Claim, slabs_to_claim(figures).map(Step::Claim)),
         (Turn::Clean, cleaning_is_due(figures).then_some(Step::Clean)),
         (Turn::GiveBack, slabs_to_give_back(figures).filter(|_| !is_draining).map(Step::GiveBack)),
         (Turn::Destage, destage_before(figures).map(Step::Destage)),
-        (Turn::Remove, (figures.any_to_remove && !is_draining).then_some(Step::Remove)),
+        (Turn::Remove, (figures.waiting.any_to_remove && !is_draining).then_some(Step::Remove)),
     ];
     let next = turns.into_iter().filter(|(turn, _)| *turn >= figures.turn).find_map(|(_, step)| step);
     next.unwrap_or(Step::EndRound)

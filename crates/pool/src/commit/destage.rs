@@ -35,11 +35,7 @@ use crate::{
 };
 use futures_util::{StreamExt, future::try_join, stream};
 use quoin_base::{BlockNumber, LayerId, Sequence};
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Blocks composed, or pages fetched, at the same time.
 pub(super) const PARALLEL: usize = 32;
@@ -285,7 +281,7 @@ impl Committer {
             Ok(Some(self.prepare(before).await?).filter(|next| !next.keys.is_empty()))
         })
         .await?;
-        slice.counters.destaged_bytes.fetch_add(written, Ordering::Relaxed);
+        slice.counters.destage.bytes.add(written);
         assert!(next.as_ref().is_none_or(|next| are_apart(batch, &next.keys)), "a block is in two batches");
         keep_until_published(&slice, batch).await;
         // The rows are written, so the map may lead there.
@@ -293,12 +289,12 @@ impl Committer {
         self.count_space();
         // The map is published: only now may a reader miss the buffer.
         slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
-        slice.counters.destaged_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        slice.counters.destage.blocks.add(batch.len() as u64);
         if self.checkpoints.is_under_way() {
-            slice.counters.destaged_beside.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            slice.counters.destage.blocks_beside_checkpoints.add(batch.len() as u64);
         }
         if next.is_some() {
-            slice.counters.overlapped_blocks.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            slice.counters.destage.overlapped_blocks.add(batch.len() as u64);
         }
         self.committed();
         Ok(next)
@@ -353,13 +349,13 @@ impl Committer {
             Err(PoolError::Medium { unread: true, .. }) => Composition::Unread,
             Err(PoolError::Medium { volume, offset, reason, unread: false }) => {
                 tracing::error!(%volume, offset, %reason, "a block cannot be put together any more; it is lost");
-                slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                slice.counters.damage.lost_blocks.add(1);
                 slice.damaged(volume, taken.key.index, &reason);
                 Composition::Lost
             }
             // A page of metadata: what it leads to is lost when it is changed.
             Err(error) if slice.store.is_unreadable(&error).await => {
-                slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                slice.counters.damage.lost_blocks.add(1);
                 slice.damaged(layer.volume.id, taken.key.index, &error.to_string());
                 Composition::Lost
             }
@@ -385,7 +381,7 @@ impl Committer {
                 || waited >= WAITED_FOR && slice.forks.await_destage() && self.is_unreadable(&block).await;
             if is_lost {
                 tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
-                slice.counters.lost_blocks.fetch_add(1, Ordering::Relaxed);
+                slice.counters.damage.lost_blocks.add(1);
                 self.retries.forget(key);
                 if let Some(layer) = &block.layer {
                     let reason = "a drive failed to read what it was written over in part";
@@ -421,7 +417,7 @@ impl Committer {
         // NOTE: counted first: what comes in while this looks is then more than what is stuck.
         let charged = self.slice.buffer.charged_blocks();
         let stuck = if in_vain && !self.may_any_come() { charged } else { 0 };
-        self.slice.counters.stuck_blocks.swap(stuck, Ordering::AcqRel) != stuck
+        self.slice.counters.progress.stuck(stuck)
     }
 
     /// Whether a charged block can be destaged, or may be once it is hardened: one that was not tried in vain as it is now,

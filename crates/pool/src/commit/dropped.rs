@@ -14,7 +14,6 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{BlockNumber, PageNumber};
-use quoin_world::atomic::Ordering;
 
 /// Numbers dropped of a page of the table from which on it is merged.
 const MERGE_FROM: u32 = 16;
@@ -118,7 +117,7 @@ impl Committer {
 
     /// Notes how many there are where everybody can see it.
     pub(crate) fn tell_dropped(&self) {
-        self.slice.counters.dropped_blocks.store(self.blocks.dropped.count, Ordering::Relaxed);
+        self.slice.counters.held.dropped_blocks.set(self.blocks.dropped.count);
     }
 
     /// Whether something is to be merged: many pages are due, or space is short.

@@ -4,7 +4,7 @@ use crate::{
     bugs::{Bug, planted},
     commit::{
         committer::Committer,
-        decide::{Buffered, DESTAGE_HALF_FROM, Due, Figures, JournalFigures, Slabs, Tail},
+        decide::{Buffered, DESTAGE_HALF_FROM, Due, Figures, JournalFigures, Slabs, Tail, Waiting},
     },
     fork::SETTLES_AFTER,
     format::PAGE_BYTES,
@@ -32,10 +32,12 @@ impl Committer {
             slabs,
             journal: self.journal_figures(),
             buffered: self.buffered(awaits_forks),
-            lacks_numbers: slice.front.placer.numbers().is_short(),
-            awaits_forks,
-            awaits_merging: self.merging_is_due(),
-            any_to_remove: gone_or_lonely || self.sifting.is_some(),
+            waiting: Waiting {
+                lacks_numbers: slice.front.placer.numbers().is_short(),
+                awaits_forks,
+                awaits_merging: self.merging_is_due(),
+                any_to_remove: gone_or_lonely || self.sifting.is_some(),
+            },
         }
     }
 

@@ -23,7 +23,7 @@ use crate::{
 };
 use futures_util::future::try_join;
 use quoin_base::{CheckpointGeneration, Sequence};
-use quoin_world::{Event, Mutex, Nanos, OneShotSender, Thread, atomic::Ordering};
+use quoin_world::{Event, Mutex, Nanos, OneShotSender, Thread};
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Pages whose checksums are computed without a pause.
@@ -117,11 +117,8 @@ impl Checkpoint {
         // checkpoint.
         slice.log.journal.trim(tail);
         slice.log.progress().notify();
-        let counters = &slice.counters;
-        counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        counters.checkpoint_bytes.fetch_add(written, Ordering::Relaxed);
         let took = slice.world().now().since(since);
-        counters.checkpoint_nanos.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        slice.counters.checkpoints.made(written, took);
         Ok(())
     }
 }

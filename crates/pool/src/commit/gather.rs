@@ -17,10 +17,7 @@ use crate::{
 use futures_util::{StreamExt, future::join_all, stream};
 use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SegmentId, crc32c};
 use quoin_world::Slice as Bytes;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::atomic::Ordering,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of the block table fetched at the same time.
 const PARALLEL_PAGES: usize = 32;
@@ -205,10 +202,7 @@ impl Committer {
         let io = &self.slice.segments.io;
         let locations = run.iter().map(|(_, _, place)| place.location);
         let (first, last) = (run[0].2.location, run[run.len() - 1].2.location);
-        let range = ByteRange::new(
-            first.offset_bytes(),
-            last.offset_bytes() + last.len_bytes() - first.offset_bytes(),
-        );
+        let range = ByteRange::from(first.offset_bytes()..last.offset_bytes() + last.len_bytes());
         let whole = io.read_range(first.segment(), range).await.ok();
         let is_dense = locations.map(Location::len_bytes).sum::<u64>() == range.len;
         let mut read = Vec::with_capacity(run.len());
@@ -216,7 +210,7 @@ impl Committer {
             let stored = match &whole {
                 Some(whole) => {
                     let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
-                    let part = whole.slice(at, place.location.len_bytes() as usize);
+                    let part = whole.slice(at..at + place.location.len_bytes() as usize);
                     // The gaps are not kept in RAM.
                     Some(if is_dense { part } else { Bytes::copy_of(&part) })
                 }
@@ -235,7 +229,7 @@ impl Committer {
     /// that they stay unreadable and nothing else is lost.
     fn note_damage(&self, number: BlockNumber, place: BlockPlace, stored: &Bytes) {
         if place.info.algorithm() == BlockInfo::STORED && crc32c(stored).0 != place.info.crc() {
-            self.slice.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+            self.slice.counters.damage.medium_errors.add(1);
             tracing::warn!(number = number.0, "the cleaner moves a damaged block");
         }
     }

@@ -86,8 +86,8 @@ fn pieces(data: Vec<Bytes>, piece_bytes: usize) -> Vec<Vec<Bytes>> {
     let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), piece_bytes);
     for mut slice in data {
         while slice.len() >= room {
-            piece.push(slice.slice(0, room));
-            slice = slice.slice(room, slice.len() - room);
+            piece.push(slice.slice(..room));
+            slice = slice.slice(room..);
             pieces.push(std::mem::take(&mut piece));
             room = piece_bytes;
         }

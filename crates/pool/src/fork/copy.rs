@@ -25,7 +25,7 @@ use crate::{
     maps::{blocks::BlockPlace, tree::slot},
 };
 use quoin_base::{BlockNumber, ByteRange, LayerId, SECTOR_BYTES, VolumeId};
-use quoin_world::{Slice as Bytes, atomic::Ordering};
+use quoin_world::Slice as Bytes;
 use std::{sync::Arc, time::Duration};
 
 /// How long to wait before looking again whether what is open has settled.
@@ -99,7 +99,7 @@ impl Slice {
                 self.copy_blocks(&map, from / block_bytes, target, blocks).await?
             }
         };
-        self.counters.copied_bytes.fetch_add(done, Ordering::Relaxed);
+        self.counters.host.copied_bytes.add(done);
         Ok(done)
     }
 
@@ -258,7 +258,7 @@ impl Slice {
         };
         let base = self.read_mapped(&map, source.index, layer, key.index).await?;
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
-        Ok(base.map(|base| base.slice(bytes(fragment.start), bytes(fragment.sectors))))
+        Ok(base.map(|base| base.slice(bytes(fragment.start)..bytes(fragment.end()))))
     }
 
     /// The block that these fragments of one block say to share, and the layer that owns it. `None` if there is anything

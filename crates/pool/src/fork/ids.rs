@@ -75,11 +75,8 @@ impl LayerIds {
     pub(crate) fn peek(&self, count: usize) -> Option<Vec<LayerId>> {
         let inner = self.inner.lock();
         let (new, free) = ((inner.next..inner.end).map(LayerId), inner.free.iter().copied());
-        let ids: Vec<_> = if planted(Bug::ReuseLayersEarly) {
-            free.chain(new).take(count).collect()
-        } else {
-            new.chain(free).take(count).collect()
-        };
+        let early = free.clone().filter(|_| planted(Bug::ReuseLayersEarly));
+        let ids: Vec<_> = early.chain(new).chain(free).take(count).collect();
         (ids.len() == count).then_some(ids)
     }
 

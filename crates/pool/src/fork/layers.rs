@@ -9,7 +9,6 @@
 
 use crate::{
     bugs::{Bug, planted},
-    fork::lists::DeadList,
     fork::{
         aliases::Aliases,
         changes::Changes,
@@ -275,12 +274,9 @@ impl Layers {
         child.lend(parent.lent());
         {
             let mut lists = child.lists.lock();
-            let inherited = mem::take(&mut *parent.lists.lock());
-            lists.sifting = mem::replace(&mut lists.dead, inherited.dead);
-            lists.sifting_blocks = mem::replace(&mut lists.dead_blocks, inherited.dead_blocks);
+            lists.inherit(mem::take(&mut *parent.lists.lock()));
             if planted(Bug::KeepOldList) {
-                lists.sifting = DeadList::default();
-                lists.sifting_blocks.clear();
+                lists.sift_nothing();
             }
         }
         // Only what descends from a layer lists what it owned.

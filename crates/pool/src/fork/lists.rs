@@ -1,7 +1,7 @@
 //! What a layer lists: blocks of its ancestors that are not in its map any more.
 
 use quoin_base::{LayerId, PageNumber};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 /// A list of entries in pages of the page space of the trees, the page written last first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,6 +49,23 @@ impl Lists {
                 *blocks.entry(to).or_default() += moved;
             }
         }
+    }
+
+    /// Takes over what its parent listed, which becomes a part of it. What it listed itself has to be looked through: blocks that
+    /// the parent owned are its own now, and nobody else has them.
+    pub(crate) fn inherit(&mut self, parents: Lists) {
+        assert!(
+            self.sifting.is_empty() && parents.sifting.is_empty(),
+            "lists are looked through before layers become one"
+        );
+        self.sifting = mem::replace(&mut self.dead, parents.dead);
+        self.sifting_blocks = mem::replace(&mut self.dead_blocks, parents.dead_blocks);
+    }
+
+    /// Forgets what is to be looked through: what a planted bug does.
+    pub(crate) fn sift_nothing(&mut self) {
+        self.sifting = DeadList::default();
+        self.sifting_blocks.clear();
     }
 
     /// Notes that a block of this owner was looked through.

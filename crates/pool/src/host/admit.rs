@@ -23,7 +23,7 @@ impl Slice {
             waited_since = Some(self.world().now());
             self.requests.nudge();
             if let Some(delay) = self.front.admission.pace.delay(self.world().now(), fill, len) {
-                self.counters.throttled.fetch_add(1, Ordering::Relaxed);
+                self.counters.host.throttled.add(1);
                 self.world().sleep(delay).await;
             }
         }

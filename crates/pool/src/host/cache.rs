@@ -163,7 +163,8 @@ mod tests {
         let cache = ReadCache::new(1 << 20, BLOCK);
         let large = Buf::zeroed(1 << 20).into_slice();
         for n in 0..1000 {
-            let part = large.slice((n % 128 * BLOCK) as usize, BLOCK as usize);
+            let start = (n % 128 * BLOCK) as usize;
+            let part = large.slice(start..start + BLOCK as usize);
             cache.fill(BlockNumber(n), &part);
             cache.fill_written(BlockNumber(10_000 + n), &part, Some(BlockNumber(n)));
             assert!(cache.held_bytes() <= 1 << 20);

@@ -61,7 +61,7 @@ impl Slice {
             return Err(damaged(reason, false));
         }
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
-        let part = data.slice(bytes(fragment.start), bytes(fragment.sectors));
+        let part = data.slice(bytes(fragment.start)..bytes(fragment.end()));
         let is_all = part.len() == data.len();
         Ok(Verified { data: part, crc: is_all.then_some(block.crc) })
     }
@@ -108,7 +108,7 @@ impl Slice {
             );
             return Err((why, false));
         };
-        let part = data.slice((range.offset - block_start) as usize, range.len as usize);
+        let part = data.slice((range.offset - block_start) as usize..(range.end() - block_start) as usize);
         let is_all = part.len() == data.len();
         Ok(Verified { data: part, crc: source.crcs.get(index).copied().filter(|_| is_all) })
     }

@@ -110,7 +110,7 @@ impl Slice {
         for run in blocks.chunk_by(|a, b| a + 1 == *b) {
             let from = (run[0] * block_bytes).max(range.offset);
             let to = ((run[run.len() - 1] + 1) * block_bytes).min(range.end());
-            self.append_unmap_range(volume, ByteRange::new(from, to - from), reach, batches).await?;
+            self.append_unmap_range(volume, ByteRange::from(from..to), reach, batches).await?;
         }
         Ok(())
     }

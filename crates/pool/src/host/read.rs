@@ -175,8 +175,7 @@ impl Slice {
             layer = self.confirmed_layer(layer.volume.id).await?;
         };
         layer.volume.read_bytes.fetch_add(range.len, Ordering::Relaxed);
-        self.counters.read_bytes.fetch_add(range.len, Ordering::Relaxed);
-        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        self.counters.host.read(range.len);
         Ok(out)
     }
 
@@ -391,7 +390,7 @@ impl Slice {
         for Found { part, number, place } in run {
             let intact = whole.as_ref().and_then(|whole| {
                 let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
-                let slice = whole.slice(at, place.location.len_bytes() as usize);
+                let slice = whole.slice(at..at + place.location.len_bytes() as usize);
                 self.verified(place.info, slice)
             });
             let read = match (number, intact) {
@@ -463,7 +462,7 @@ impl Slice {
             if self.moved(map, at, entry, place).await? {
                 continue;
             }
-            self.counters.medium_errors.fetch_add(1, Ordering::Relaxed);
+            self.counters.damage.medium_errors.add(1);
             let volume = layer.volume.id;
             return Err(match read {
                 Ok(_) => {
@@ -502,7 +501,7 @@ impl Slice {
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
         let len = bytes(part.sectors);
         match (&part.base, part.fragments.as_slice()) {
-            (Some(base), []) => return Ok(base.slice(bytes(part.start), len)),
+            (Some(base), []) => return Ok(base.slice(bytes(part.start)..bytes(part.end()))),
             (None, []) => return Ok(Buf::zeroed(len).into_slice()),
             (_, [e]) if e.start <= part.start && e.start + e.sectors >= part.end() => {
                 if let Content::Ram(received) = &e.content {
@@ -512,10 +511,10 @@ impl Slice {
             _ => {}
         }
         if let Some(content) = part.placed_content() {
-            return Ok(content.slice(bytes(part.start), len));
+            return Ok(content.slice(bytes(part.start)..bytes(part.end())));
         }
         let mut buf = match &part.base {
-            Some(base) => Buf::copy_of(&base.slice(bytes(part.start), len)),
+            Some(base) => Buf::copy_of(&base.slice(bytes(part.start)..bytes(part.end()))),
             None => Buf::zeroed(len),
         };
         for fragment in &part.fragments {

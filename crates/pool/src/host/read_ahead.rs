@@ -123,7 +123,7 @@ impl Slice {
         let Ok(whole) = self.segments.io.read_range(segment, stored).await else { return };
         let content = |Wanted { place, .. }: &Wanted| {
             let at = (place.location.offset_bytes() - stored.offset) as usize;
-            self.verified(place.info, whole.slice(at, place.location.len_bytes() as usize))
+            self.verified(place.info, whole.slice(at..at + place.location.len_bytes() as usize))
         };
         reading.done(run.iter().map(content).collect());
     }
@@ -133,5 +133,5 @@ impl Slice {
 fn stored_range(run: &[Wanted]) -> ByteRange {
     let place = |wanted: Option<&Wanted>| wanted.map_or(Location::default(), |wanted| wanted.place.location);
     let (first, last) = (place(run.first()), place(run.last()));
-    ByteRange::new(first.offset_bytes(), last.offset_bytes() + last.len_bytes() - first.offset_bytes())
+    ByteRange::from(first.offset_bytes()..last.offset_bytes() + last.len_bytes())
 }

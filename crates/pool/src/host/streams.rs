@@ -61,7 +61,7 @@ impl Stream {
             return None;
         }
         self.ahead = to;
-        Some(ByteRange::new(from, to - from))
+        Some(ByteRange::from(from..to))
     }
 }
 

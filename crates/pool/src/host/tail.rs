@@ -60,7 +60,7 @@ impl Slice {
             }
             at = first + TREE_FAN_OUT;
         }
-        Ok(whole > from && !self.reads_as_zeroes(volume, ByteRange::new(from, whole - from)).await?)
+        Ok(whole > from && !self.reads_as_zeroes(volume, ByteRange::from(from..whole)).await?)
     }
 
     async fn reads_as_zeroes(&self, volume: VolumeId, range: ByteRange) -> Result<bool, PoolError> {
@@ -72,7 +72,7 @@ impl Slice {
     pub(crate) async fn unmap_from(&self, volume: VolumeId, from: u64) -> Result<(), PoolError> {
         let end = MAX_BLOCKS * self.buffer.block_bytes;
         if from < end {
-            self.unmap_mapped(volume, ByteRange::new(from, end - from), Reach::Tail).await?;
+            self.unmap_mapped(volume, ByteRange::from(from..end), Reach::Tail).await?;
         }
         Ok(())
     }

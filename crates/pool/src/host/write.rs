@@ -116,8 +116,7 @@ impl Slice {
             return Err(error);
         }
         layer.volume.written_bytes.fetch_add(len, Ordering::Relaxed);
-        self.counters.written_bytes.fetch_add(len, Ordering::Relaxed);
-        self.counters.writes.fetch_add(1, Ordering::Relaxed);
+        self.counters.host.wrote(len);
         Ok(())
     }
 
@@ -141,7 +140,7 @@ impl Slice {
             appended?;
             self.unmap_no_more(volume, range).await?;
         }
-        self.counters.unmapped_bytes.fetch_add(range.len, Ordering::Relaxed);
+        self.counters.host.unmapped_bytes.add(range.len);
         Ok(())
     }
 
@@ -209,7 +208,7 @@ impl Slice {
         loop {
             let room = self.admit(bytes, waits).await?;
             // NOTE: before the attempt: what is committed between it and the wait may be what the wait is for.
-            let commits = self.counters.commits.load(Ordering::Acquire);
+            let commits = self.counters.progress.commits();
             // The attempt does not wait: it appends, or says what it needs.
             match attempt(layer, below.as_ref()) {
                 Ok(batch) => {
@@ -233,7 +232,7 @@ impl Slice {
                     let since = self.world().now();
                     self.requests.hurry();
                     let moved = || {
-                        let moved = self.counters.commits.load(Ordering::Acquire) != commits;
+                        let moved = self.counters.progress.commits() != commits;
                         (moved || self.store.health().is_failed() || self.store.is_short_of_room())
                             .then_some(())
                     };
@@ -309,7 +308,7 @@ impl Slice {
             Fit::Never => {
                 let refusal = self.grow_or_refuse(new);
                 let is_final = matches!(refusal, Refusal::Error(_));
-                self.counters.refused_full.fetch_add(is_final.into(), Ordering::Relaxed);
+                self.counters.host.refused_full.add(is_final.into());
                 Err(refusal)
             }
         }
@@ -396,7 +395,7 @@ impl Slice {
     fn fit(&self, new: u64, layer: &Layer) -> Fit {
         // NOTE: in this order: what is destaged in between makes more seem to come, not less.
         let charged = self.buffer.charged_blocks();
-        let stuck = self.counters.stuck_blocks.load(Ordering::Acquire);
+        let stuck = self.counters.progress.stuck_blocks();
         self.space.fit(charged, stuck, new, layer.claim())
     }
 
@@ -467,8 +466,8 @@ pub(super) fn take_front(queue: &mut VecDeque<Bytes>, mut len: usize) -> Vec<Byt
     while len > 0 {
         let Some(front) = queue.pop_front() else { break };
         if front.len() > len {
-            taken.push(front.slice(0, len));
-            queue.push_front(front.slice(len, front.len() - len));
+            taken.push(front.slice(..len));
+            queue.push_front(front.slice(len..));
             break;
         }
         len -= front.len();

@@ -208,7 +208,7 @@ impl Scrub {
 
     /// What hosts have done so far, in all slices.
     fn host_operations(&self) -> u64 {
-        self.pool.slices().iter().map(|slice| slice.counters.host_operations()).sum()
+        self.pool.slices().iter().map(|slice| slice.counters.host.operations()).sum()
     }
 
     fn is_stopping(&self) -> bool {

@@ -65,13 +65,14 @@ impl Batch {
     pub(super) fn resolve(&self, state: u8) {
         if planted(Bug::TellBeforeHardened) {
             self.done.notify();
-            return self.state.store(state, Ordering::Release);
         }
         let before = self.state.swap(state, Ordering::AcqRel);
         assert!(
             before == OPEN || before == state || planted(Bug::EarlyAcknowledge),
             "a batch that ended as {before} ends as {state}"
         );
-        self.done.notify();
+        if !planted(Bug::TellBeforeHardened) {
+            self.done.notify();
+        }
     }
 }

@@ -158,7 +158,7 @@ impl<'a> Cursor<'a> {
     async fn headers_at(&mut self, column: usize, at: u64) -> Result<Bytes, StripeError> {
         let ((from, window), place) = (&self.windows[column], self.slabs[column]);
         if at >= *from && at + PAGE_BYTES as u64 <= from + window.len() as u64 {
-            return Ok(window.slice((at - from) as usize, (from + window.len() as u64 - at) as usize));
+            return Ok(window.slice((at - from) as usize..));
         }
         // Short batches follow one another closely, so that one read brings several.
         let wanted = if self.are_short { WINDOW_BYTES } else { FIRST_READ_BYTES };

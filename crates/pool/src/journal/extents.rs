@@ -237,7 +237,7 @@ impl Extents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quoin_base::{DriveId, Epoch, PoolId};
+    use quoin_base::{DriveId, Epoch, MembersGeneration, PoolId};
     use quoin_drive::{Member, MemberState, Roles};
     use uuid::Uuid;
 
@@ -252,11 +252,11 @@ mod tests {
             votes: true,
             slabs: 4,
             domain: String::new(),
-            failed_at: 0,
+            failed_at: MembersGeneration(0),
         };
         let (pool, epoch) = (PoolId(Uuid::nil()), Epoch(1));
         let all = (0..3).map(member).collect();
-        Members { pool, epoch, generation: 1, journal_set, next_index: 3, all }
+        Members { pool, epoch, generation: MembersGeneration(1), journal_set, next_index: 3, all }
     }
 
     fn slabs(sizes: &[u32]) -> Vec<Column> {

@@ -125,5 +125,5 @@ impl<'a> PlacedRows<'a> {
 fn pages_of(range: ByteRange) -> ByteRange {
     let page = PAGE_BYTES as u64;
     let from = range.offset / page * page;
-    ByteRange::new(from, range.end().next_multiple_of(page) - from)
+    ByteRange::from(from..range.end().next_multiple_of(page))
 }

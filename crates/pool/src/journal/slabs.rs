@@ -115,7 +115,8 @@ impl JournalPlace {
         for column in self.slabs.iter() {
             match read_patiently(store, *column, from, (to - from) as usize).await {
                 Ok(bytes) => {
-                    let bytes = bytes.into_slice().slice((self.offset - from) as usize, len as usize);
+                    let start = (self.offset - from) as usize;
+                    let bytes = bytes.into_slice().slice(start..start + len as usize);
                     if is_good(&bytes) {
                         return Ok(Some(bytes));
                     }

@@ -8,7 +8,7 @@ use crate::{
     space::Overhead,
     store::Store,
 };
-use quoin_base::{DriveId, DriveIndex, Epoch, PoolId, SliceId, VolumeId};
+use quoin_base::{DriveId, DriveIndex, Epoch, LabelGeneration, PoolId, SliceId, VolumeId};
 use quoin_drive::{
     Drive, FORMAT_VERSION, Fences, Label, MAX_SLICES, MOST_JOURNAL_COLUMNS, Roles, WriterSession, slabs_start,
 };
@@ -57,7 +57,7 @@ async fn make(
             block_bytes: POOL_BLOCK_BYTES,
             journal_slabs: if roles.journal { options.journal_slabs(len_bytes, journal_drives) } else { 0 },
             fences: Fences::default(),
-            generation: 1,
+            generation: LabelGeneration(1),
             created_ms,
             slices: options.slices,
             slabs_start_bytes: slabs_start(len_bytes, options.slab_bytes),

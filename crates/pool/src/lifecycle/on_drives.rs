@@ -1,7 +1,7 @@
 //! What a slice has on drives, as the store asks for it.
 
 use crate::{lifecycle::slice::Slice, store::Tenant};
-use quoin_base::DriveIndex;
+use quoin_base::{DriveIndex, MembersGeneration};
 use std::sync::Weak;
 
 /// A slice that may have been closed.
@@ -13,7 +13,7 @@ impl Tenant for OnDrives {
         self.0.upgrade().is_none_or(|slice| slice.segments.table.would_lose(drive, is_lost))
     }
 
-    fn lose(&self, drive: DriveIndex, members: u64) {
+    fn lose(&self, drive: DriveIndex, members: MembersGeneration) {
         if let Some(slice) = self.0.upgrade() {
             slice.segments.table.lose(drive, members);
             slice.lay_out();

@@ -305,7 +305,7 @@ impl Slice {
         if root.closed.get() == 0 || planted(Bug::StayClosed) {
             return Ok(root);
         }
-        let root = following(&root, self.store.epoch().0, false);
+        let root = following(&root, self.store.epoch(), false);
         self.harden_root(root).await?;
         Ok(root)
     }
@@ -316,7 +316,7 @@ impl Slice {
         if self.log.journal.peek_sequence() != Sequence(root.tail.get()) {
             return Ok(());
         }
-        let mut root = following(&root, self.store.epoch().0, true);
+        let mut root = following(&root, self.store.epoch(), true);
         let (first_extent, next_extent) = self.log.journal.needed_from(Sequence(root.tail.get()));
         (root.first_extent, root.next_extent) = (first_extent.into(), next_extent.into());
         root.seal();

@@ -6,7 +6,6 @@
 //! promises are.
 
 use crate::{buffer::SHARDS, error::PoolError, lifecycle::slice::Slice, meta::Transaction, space::Promise};
-use quoin_world::atomic::Ordering;
 
 /// What is set aside for a transaction that is not hardened yet.
 pub(crate) struct Pledge<'a>(&'a Slice);
@@ -26,7 +25,7 @@ impl Slice {
         if pending == Promise::default() || self.makes_room_with_slabs(pending).await {
             return Ok(());
         }
-        if self.counters.dropped_blocks.load(Ordering::Relaxed) > 0 {
+        if self.counters.held.dropped_blocks.get() > 0 {
             self.merge_dropped().await?;
         }
         let short = |charged| self.space.slabs_short_of(pending, charged);

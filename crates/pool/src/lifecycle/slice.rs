@@ -15,11 +15,7 @@ use crate::{
     host::{front::Front, placed::Placer},
     integrity::damage::DamageLog,
     journal::log::Log,
-    lifecycle::{
-        options::PoolOptions,
-        recovered::Recovered,
-        stats::{Counters, RecoveryStats},
-    },
+    lifecycle::{counters::Counters, options::PoolOptions, recovered::Recovered, stats::RecoveryStats},
     meta::{PageId, metadata::Metadata},
     segment::{io::SegmentIo, readers::ReadGuard, segments::Segments},
     space::Space,

@@ -130,7 +130,7 @@ impl Pool {
         assert!(parts.len() > 1, "a transaction that spans slices has a part in several");
         // Every slice agrees, and has room for what will be appended, before anything is.
         let number = self.spanning().next.fetch_add(1, Ordering::Relaxed);
-        let id = TransactionId { epoch: self.store().epoch().0, number };
+        let id = TransactionId { epoch: self.store().epoch(), number };
         let mut admitted = Vec::new();
         for (slice, mut part) in parts {
             part.operations.push(Operation::Prepare(id));

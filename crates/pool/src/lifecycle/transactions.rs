@@ -240,7 +240,7 @@ impl Slice {
             sequence = self.log.journal.take_sequence();
             if transaction.forks() {
                 forked = self.apply(transaction, sequence);
-                self.counters.forked(self.world().now().since(from));
+                self.counters.forks.forked(self.world().now().since(from));
             }
             end()?;
             drop(held);

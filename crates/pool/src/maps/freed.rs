@@ -7,7 +7,7 @@
 //!    entry and its epoch, the latest of theirs, so that some wait a little longer than they must.
 //! 3. What no reader can come by any more is forgotten once a checkpoint has settled, also where nobody asks for it.
 
-use crate::segment::readers::ReaderEpochs;
+use crate::segment::readers::{ReaderEpoch, ReaderEpochs};
 use quoin_base::PageNumber;
 use std::collections::BTreeMap;
 
@@ -25,12 +25,12 @@ struct Group {
     /// A bit for each number that is here.
     numbers: u64,
     /// The reader epoch in which the last of them came free.
-    epoch: u64,
+    epoch: ReaderEpoch,
 }
 
 impl FreedPages {
     /// Notes that a page was given back in this reader epoch.
-    pub(crate) fn insert(&mut self, number: PageNumber, epoch: u64) {
+    pub(crate) fn insert(&mut self, number: PageNumber, epoch: ReaderEpoch) {
         let group = self.groups.entry(number.0 / GROUP).or_insert(Group { numbers: 0, epoch });
         group.numbers |= 1 << (number.0 % GROUP);
         group.epoch = group.epoch.max(epoch);

@@ -6,7 +6,7 @@ use crate::{
     format::Root,
     maps::{freed::FreedPages, tree::node},
     meta::PageStore,
-    segment::readers::ReaderEpochs,
+    segment::readers::{ReaderEpoch, ReaderEpochs},
 };
 use quoin_base::PageNumber;
 
@@ -69,7 +69,7 @@ impl TreeNumbers {
     }
 
     /// Gives a number back. It is not used again while a reader of this epoch may come by.
-    pub(crate) fn give_back(&mut self, number: PageNumber, reader_epoch: u64) {
+    pub(crate) fn give_back(&mut self, number: PageNumber, reader_epoch: ReaderEpoch) {
         self.free += 1;
         self.freed.insert(number, reader_epoch);
     }

@@ -10,7 +10,7 @@ use crate::{
         reader::Reader,
     },
 };
-use quoin_base::{LayerId, VolumeId};
+use quoin_base::{Epoch, LayerId, VolumeId};
 use quoin_world::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,14 +59,14 @@ pub(crate) enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TransactionId {
     /// The epoch in which it was made.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// Its number in that epoch.
     pub number: u64,
 }
 
 impl fmt::Display for TransactionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}-{:x}", self.epoch, self.number)
+        write!(f, "{:x}-{:x}", self.epoch.0, self.number)
     }
 }
 
@@ -75,7 +75,7 @@ impl TransactionId {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (epoch, number) = text.split_once('-')?;
         let parse = |digits| u64::from_str_radix(digits, 16).ok();
-        Some(Self { epoch: parse(epoch)?, number: parse(number)? })
+        Some(Self { epoch: Epoch(parse(epoch)?), number: parse(number)? })
     }
 }
 
@@ -198,7 +198,7 @@ impl Transaction {
                 }
                 Operation::Prepare(TransactionId { epoch, number }) => {
                     out.push(7);
-                    out.extend(epoch.to_le_bytes());
+                    out.extend(epoch.0.to_le_bytes());
                     out.extend(number.to_le_bytes());
                 }
             }
@@ -229,7 +229,7 @@ impl Transaction {
                     kept: reader.layer()?,
                     given: reader.layer()?,
                 },
-                7 => Operation::Prepare(TransactionId { epoch: reader.u64()?, number: reader.u64()? }),
+                7 => Operation::Prepare(TransactionId { epoch: Epoch(reader.u64()?), number: reader.u64()? }),
                 other => return Err(reader.damaged(&format!("operation {other} is unknown"))),
             });
         }
@@ -334,7 +334,7 @@ mod tests {
             .delete(ObjectKind(2), "h1")
             .reserve(VolumeId(3), 1 << 40)
             .delete_volume(VolumeId(2));
-        tx.operations.push(Operation::Prepare(TransactionId { epoch: 9, number: u64::MAX }));
+        tx.operations.push(Operation::Prepare(TransactionId { epoch: Epoch(9), number: u64::MAX }));
         tx.number_layers((7..).map(LayerId));
         assert_eq!(tx.made_layers().collect::<Vec<_>>(), [7, 8, 9].map(LayerId));
         let bytes = tx.encode();

@@ -13,13 +13,13 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, Root, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
-    segment::readers::ReaderEpochs,
+    segment::readers::{ReaderEpoch, ReaderEpochs},
     space::Overhead,
     store::Store,
 };
 use quoin_base::{
-    CheckpointGeneration, DriveIndex, PageNumber, SECTOR_BYTES, SegmentGeneration, SegmentId, Sequence,
-    SliceId,
+    CheckpointGeneration, DriveIndex, MembersGeneration, PageNumber, SECTOR_BYTES, SegmentGeneration,
+    SegmentId, Sequence, SliceId,
 };
 use quoin_stripe::{Column, ColumnSet, Geometry, StripeSet};
 use quoin_world::RwLock;
@@ -128,7 +128,7 @@ struct Quarantined {
     id: SegmentId,
     /// The first checkpoint without it.
     generation: CheckpointGeneration,
-    reader_epoch: u64,
+    reader_epoch: ReaderEpoch,
 }
 
 struct Inner {
@@ -152,7 +152,7 @@ struct Inner {
     hardened: CheckpointGeneration,
     /// Drives that were lost since the pool was opened, and the newest table of members that this took account of.
     losses: u64,
-    members_known: u64,
+    members_known: MembersGeneration,
 }
 
 pub(crate) struct SegmentTable {
@@ -230,7 +230,7 @@ impl SegmentTable {
             next_checkpoint: CheckpointGeneration(root.generation.get()).next(),
             hardened: CheckpointGeneration(root.generation.get()),
             losses: 0,
-            members_known: root.members.get(),
+            members_known: MembersGeneration(root.members.get()),
         };
         let most_slabs = most_data_slabs(slab_bytes.into());
         let table = Self { inner: RwLock::new(inner), table_slabs, slab_bytes, row_bytes, most_slabs };

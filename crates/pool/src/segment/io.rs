@@ -45,8 +45,8 @@ impl SegmentIo {
         })?;
         let from = range.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
         let to = range.end().next_multiple_of(PAGE_BYTES as u64);
-        let buf: Buf = self.store.read_segment(&set, ByteRange::new(from, to - from)).await?;
-        Ok(buf.into_slice().slice((range.offset - from) as usize, range.len as usize))
+        let buf: Buf = self.store.read_segment(&set, ByteRange::from(from..to)).await?;
+        Ok(buf.into_slice().slice((range.offset - from) as usize..(range.end() - from) as usize))
     }
 
     /// Where the copies of a page of metadata are: a byte offset in each of these columns.

@@ -16,6 +16,17 @@ use quoin_world::{
     atomic::{AtomicU64, Ordering},
 };
 
+/// A span of time that readers are counted by. Each is of a higher number than those before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ReaderEpoch(u64);
+
+impl ReaderEpoch {
+    /// Which count of its thread's readers is that of its own.
+    fn slot(self) -> usize {
+        self.0 as usize % SLOTS
+    }
+}
+
 /// Few for a model checker, so that it gets round them.
 const SLOTS: usize = if cfg!(feature = "shuttle") { 2 } else { 64 };
 
@@ -53,7 +64,7 @@ impl ReaderEpochs {
         };
         loop {
             let epoch = self.current();
-            let slot = &active[epoch as usize % SLOTS];
+            let slot = &active[epoch.slot()];
             slot.fetch_add(1, Ordering::SeqCst);
             if self.current() == epoch {
                 return ReadGuard { slot };
@@ -63,31 +74,31 @@ impl ReaderEpochs {
     }
 
     /// The epoch to tag with what is freed now.
-    pub(crate) fn current(&self) -> u64 {
-        self.current.0.load(Ordering::SeqCst)
+    pub(crate) fn current(&self) -> ReaderEpoch {
+        ReaderEpoch(self.current.0.load(Ordering::SeqCst))
     }
 
     /// True when no thread has a reader in the slot of this epoch.
-    fn is_empty(&self, epoch: u64) -> bool {
-        self.active.iter().all(|Active(active)| active[epoch as usize % SLOTS].load(Ordering::SeqCst) == 0)
+    fn is_empty(&self, epoch: ReaderEpoch) -> bool {
+        self.active.iter().all(|Active(active)| active[epoch.slot()].load(Ordering::SeqCst) == 0)
     }
 
     /// Starts a new epoch, unless a reader of `SLOTS` epochs ago is still there.
     pub(crate) fn advance(&self) {
-        let next = self.current() + 1;
+        let next = ReaderEpoch(self.current().0 + 1);
         if self.is_empty(next) || planted(Bug::LapReaders) {
-            self.current.0.store(next, Ordering::SeqCst);
+            self.current.0.store(next.0, Ordering::SeqCst);
         }
     }
 
     /// True when every reader that entered in `epoch` or earlier has left.
-    pub(crate) fn passed(&self, epoch: u64) -> bool {
+    pub(crate) fn passed(&self, epoch: ReaderEpoch) -> bool {
         let current = self.current();
         if epoch >= current {
             return false;
         }
-        let oldest = (current + 1).saturating_sub(SLOTS as u64);
-        (oldest..=epoch).all(|epoch| self.is_empty(epoch))
+        let oldest = (current.0 + 1).saturating_sub(SLOTS as u64);
+        (oldest..=epoch.0).all(|epoch| self.is_empty(ReaderEpoch(epoch)))
     }
 }
 
@@ -125,11 +136,11 @@ mod tests {
             drop(epochs.enter(None));
             epochs.advance();
         }
-        assert!(epochs.current() < 1 + SLOTS as u64);
-        assert!(!epochs.passed(1));
+        assert!(epochs.current().0 < 1 + SLOTS as u64);
+        assert!(!epochs.passed(ReaderEpoch(1)));
         drop(stuck);
         epochs.advance();
-        assert!(epochs.passed(1));
+        assert!(epochs.passed(ReaderEpoch(1)));
     }
 
     #[test]
@@ -141,9 +152,9 @@ mod tests {
             let epochs = ReaderEpochs::new(2);
             let reader = epochs.enter(thread);
             epochs.advance();
-            assert!(!epochs.passed(1), "{thread:?}");
+            assert!(!epochs.passed(ReaderEpoch(1)), "{thread:?}");
             drop(reader);
-            assert!(epochs.passed(1), "{thread:?}");
+            assert!(epochs.passed(ReaderEpoch(1)), "{thread:?}");
         }
     }
 }

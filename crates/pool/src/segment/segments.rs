@@ -8,7 +8,7 @@ use crate::{
     meta::SegmentTable,
     segment::{
         io::SegmentIo,
-        readers::{ReadGuard, ReaderEpochs},
+        readers::{ReadGuard, ReaderEpoch, ReaderEpochs},
     },
 };
 use quoin_base::{CheckpointGeneration, SegmentId, Sequence};
@@ -38,7 +38,7 @@ impl Segments {
 
     /// True when every reader that entered in `epoch` or earlier has left. Ends that epoch if it is the current one: readers
     /// that enter from here on are of a new one, and those of the old one only become fewer.
-    pub(crate) fn readers_left(&self, epoch: u64) -> bool {
+    pub(crate) fn readers_left(&self, epoch: ReaderEpoch) -> bool {
         if epoch == self.readers.current() {
             self.readers.advance();
         }

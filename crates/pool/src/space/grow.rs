@@ -124,9 +124,9 @@ impl Slice {
         let grown = || self.space.slabs().saturating_sub(from);
         while grown() < slabs && self.may_grow() && !self.store.health().is_failed() {
             // NOTE: before it asks: what is committed in between may be what it waits for.
-            let commits = self.counters.commits.load(Ordering::Acquire);
+            let commits = self.counters.progress.commits();
             self.ask_for(slabs - grown());
-            let moved = || self.counters.commits.load(Ordering::Acquire) != commits;
+            let moved = || self.counters.progress.commits() != commits;
             self.log.progress().until(|| (moved() || self.store.health().is_failed()).then_some(())).await;
         }
         grown() > 0
@@ -165,7 +165,7 @@ impl Slice {
         self.lay_out();
         self.segments.table.provide_places()?;
         self.lay_out();
-        self.counters.claimed_slabs.fetch_add(granted.len() as u64, Ordering::Relaxed);
+        self.counters.slabs.claimed.add(granted.len() as u64);
         Ok(granted.len() as u64)
     }
 
@@ -190,7 +190,7 @@ impl Slice {
         let columns = self.segments.table.part_with(overhead.raw(slabs) as usize);
         self.space.resize(self.segments.table.usage().data_slabs);
         self.store.give_back(self.id(), &columns).await?;
-        self.counters.given_back_slabs.fetch_add(columns.len() as u64, Ordering::Relaxed);
+        self.counters.slabs.given_back.add(columns.len() as u64);
         Ok(columns.len() as u64)
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     meta::least_table_slabs,
     space::Overhead,
 };
-use quoin_base::{DriveId, DriveIndex, SliceId};
+use quoin_base::{DriveId, DriveIndex, MembersGeneration, SliceId};
 use quoin_drive::{Drive, Label, MAX_MEMBERS, Member, MemberState, Roles, slabs_start};
 use quoin_world::{Disk, atomic::Ordering};
 use std::sync::Arc;
@@ -50,16 +50,26 @@ impl Store {
         let label =
             Label { drive: id, index, roles, journal_slabs: 0, fences, created_ms, ..self.label.clone() };
         let drive = Drive::format(disk, label, session).await?;
-        let grants = if planted(Bug::MemberBeforeGrants) {
-            None
-        } else {
-            Some(self.grants.format_added(&drive).await?)
-        };
+        if planted(Bug::MemberBeforeGrants) {
+            self.make_member(&drive).await?;
+        }
+        let grants = self.grants.format_added(&drive).await?;
 
-        // In force when the voters have it durably. Only then others may use it.
+        // NOTE: a member only when its grant pages are there: an opening reads those of every member.
+        if !planted(Bug::MemberBeforeGrants) {
+            self.make_member(&drive).await?;
+        }
+        self.take_in(grants);
+        tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive was added");
+        Ok(index)
+    }
+
+    /// Puts it into the table of members. In force when the voters have it durably. Only then others may use the drive.
+    async fn make_member(&self, drive: &Arc<Drive>) -> Result<(), PoolError> {
+        let Label { drive: id, index, roles, .. } = drive.label();
         let (slabs, domain) = (drive.slabs(), String::new());
         let (state, in_journal, votes) = (MemberState::Active, false, false);
-        let failed_at = 0;
+        let failed_at = MembersGeneration(0);
         let member = Member { index, drive: id, roles, state, in_journal, votes, slabs, domain, failed_at };
         self.change_members(|members| {
             assert_eq!(members.next_index, index.0, "one drive is added at a time");
@@ -68,16 +78,10 @@ impl Store {
             Ok(())
         })
         .await
-        .map_err(|error| in_doubt(&name, error))?;
+        .map_err(|error| in_doubt(drive.name(), error))?;
         self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);
         self.columns.add(drive.clone());
-        let grants = match grants {
-            Some(grants) => grants,
-            None => self.grants.format_added(&drive).await?,
-        };
-        self.take_in(grants);
-        tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive was added");
-        Ok(index)
+        Ok(())
     }
 
     /// Why a drive of this size has too few slabs to be added, or too many, if so.

@@ -19,7 +19,7 @@ use crate::{
     format::{GRANT_MAGIC, GrantPage, zeroed},
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use quoin_base::{DriveIndex, Epoch, PoolId, SliceId};
+use quoin_base::{DriveIndex, Epoch, GrantGeneration, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, Label, MAX_SLICES, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
 use quoin_world::{
@@ -56,7 +56,7 @@ pub(super) struct OfDrive {
     /// By slab.
     holders: Vec<u8>,
     /// By page.
-    generations: Vec<u64>,
+    generations: Vec<GrantGeneration>,
 }
 
 pub(super) struct Grants {
@@ -91,7 +91,7 @@ impl Grants {
     ) -> Result<Self, PoolError> {
         let labels: Vec<_> = drives.iter().map(|drive| (drive.label(), drive.slabs())).collect();
         let of_drive = |(drive, holders): (&Arc<Drive>, _)| {
-            let generations = vec![0; drive.label().grant_pages() as usize];
+            let generations = vec![GrantGeneration::default(); drive.label().grant_pages() as usize];
             OfDrive { drive: drive.clone(), holders, generations }
         };
         let holders = first_holders(&labels, slices, each);
@@ -126,7 +126,11 @@ impl Grants {
     pub(super) async fn format_added(&self, drive: &Arc<Drive>) -> Result<OfDrive, PoolError> {
         let pages = drive.label().grant_pages();
         let holders = vec![NOBODY; drive.slabs() as usize];
-        let mut of = OfDrive { drive: drive.clone(), holders, generations: vec![0; pages as usize] };
+        let mut of = OfDrive {
+            drive: drive.clone(),
+            holders,
+            generations: vec![GrantGeneration::default(); pages as usize],
+        };
         for number in 0..pages {
             let page = of.next_page((self.pool, self.epoch), number, &[], NOBODY);
             for turn in 0..2 {
@@ -289,14 +293,14 @@ impl OfDrive {
     /// The next generation of a page, in which these slabs have a new holder.
     fn next_page(&mut self, (pool, epoch): (PoolId, Epoch), number: u32, slabs: &[u32], to: u8) -> GrantPage {
         let generation = &mut self.generations[number as usize];
-        *generation += 1;
+        *generation = generation.next();
         let mut page: GrantPage = zeroed();
         page.magic = GRANT_MAGIC.into();
         page.pool = *pool.0.as_bytes();
         page.drive = self.drive.index().0.into();
         page.number = number.into();
         page.epoch = epoch.0.into();
-        page.generation = (*generation).into();
+        page.generation = generation.0.into();
         let first = first_slab(number);
         for (slot, by) in page.holders.iter_mut().zip(&self.holders[first..]) {
             *slot = *by;
@@ -326,7 +330,7 @@ impl OfDrive {
                     told.push(format!("drive {}: the grant page at byte {at} {why}", drive.name()));
                 }
             }
-            of.generations.push(page.generation.get());
+            of.generations.push(GrantGeneration(page.generation.get()));
             of.holders.extend_from_slice(&page.holders);
         }
         of.holders.truncate(drive.slabs() as usize);

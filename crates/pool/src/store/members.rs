@@ -67,7 +67,7 @@ pub(super) async fn settle(
     }
     let mut settled = found.clone();
     settled.appoint_voters();
-    (settled.epoch, settled.generation) = (epoch, found.generation + 1);
+    (settled.epoch, settled.generation) = (epoch, found.generation.next());
     if let Some(why) = settled.change_problem(&found) {
         return Err(PoolError::corrupt("the table of members", why));
     }
@@ -173,7 +173,7 @@ impl Store {
             return Ok(());
         }
         // The new table must be one that can follow the table in force.
-        (after.epoch, after.generation) = (self.epoch(), before.generation + 1);
+        (after.epoch, after.generation) = (self.epoch(), before.generation.next());
         count_journal_set(&mut after, &before);
         if let Some(why) = after.change_problem(&before) {
             return Err(PoolError::Refused(format!("the pool's drives cannot change so: {why}")));
@@ -245,7 +245,7 @@ impl Store {
             tracing::error!(pool = %self.pool_name(), %drive, %error, "the pool goes on without a drive");
             without.fail(*index);
         }
-        without.generation += 1;
+        without.generation = without.generation.next();
         count_journal_set(&mut without, after);
         without.change_problem(before).is_none().then_some(without)
     }

@@ -31,7 +31,7 @@ use grants::Grants;
 use health::Health;
 use members::Membership;
 use pace::Pace;
-use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, PoolId, SliceId};
+use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, MembersGeneration, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
 use quoin_stripe::{Column, Columns, StripeError, StripeSet, Written};
 use quoin_world::{
@@ -56,7 +56,7 @@ pub(crate) trait Tenant: Send + Sync {
     fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool;
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
-    fn lose(&self, drive: DriveIndex, members: u64);
+    fn lose(&self, drive: DriveIndex, members: MembersGeneration);
 }
 
 pub(crate) struct Store {
@@ -294,7 +294,7 @@ impl Store {
     }
 
     /// Drives that the pool went on without, and the generation of the table that said so first.
-    pub(crate) fn lost_drives(&self) -> impl Iterator<Item = (DriveIndex, u64)> + use<> {
+    pub(crate) fn lost_drives(&self) -> impl Iterator<Item = (DriveIndex, MembersGeneration)> + use<> {
         let members = self.members();
         let failed: Vec<_> =
             members.all.iter().filter(|member| member.state == MemberState::Failed).collect();

@@ -16,7 +16,7 @@ use crate::{
     format::{ROOT_MAGIC, Root},
 };
 use futures_util::future::join_all;
-use quoin_base::{CheckpointGeneration, SliceId};
+use quoin_base::{CheckpointGeneration, Epoch, SliceId};
 use quoin_drive::{Drive, root_offset};
 use quoin_world::Buf;
 use std::sync::Arc;
@@ -180,9 +180,9 @@ impl Store {
 }
 
 /// A root that follows `root` and says the same, but for whether the pool was closed.
-pub(crate) fn following(root: &Root, epoch: u64, closed: bool) -> Root {
+pub(crate) fn following(root: &Root, epoch: Epoch, closed: bool) -> Root {
     let mut next = *root;
-    next.epoch = epoch.into();
+    next.epoch = epoch.0.into();
     next.generation = (root.generation.get() + 1).into();
     next.closed = u32::from(closed).into();
     next.seal();

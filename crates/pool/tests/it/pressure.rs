@@ -251,7 +251,10 @@ fn a_full_pool_refuses_new_blocks_and_nothing_else() {
             for i in 0..filled {
                 let block = i * [389, 1009, 2003][round as usize] % filled;
                 let (at, data) = match i % 5 {
-                    0 => (block * 8192 + 1024, pattern(block + 1 + 100_000 * round, 8192).slice(1024, 512)),
+                    0 => (
+                        block * 8192 + 1024,
+                        pattern(block + 1 + 100_000 * round, 8192).slice(1024..1024 + 512),
+                    ),
                     _ => (block * 8192, pattern(block + 1 + 100_000 * round, 8192)),
                 };
                 pool.write(volume, at, vec![data])

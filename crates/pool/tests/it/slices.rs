@@ -186,7 +186,7 @@ fn a_copy_between_slices_is_one_of_data() {
         let all = ByteRange::new(0, 128 * BLOCK);
         let mut done = 0;
         while done < all.len {
-            let rest = ByteRange::new(done, all.len - done);
+            let rest = ByteRange::from(done..all.len);
             done += pool.copy_some(from, done, volumes[1], rest).await.unwrap();
         }
         assert!(holds(&pool, volumes[1], 0).await);

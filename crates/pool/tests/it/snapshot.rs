@@ -50,7 +50,7 @@ fn a_fork_holds_what_was_there_and_both_go_on() {
                 && holds(pool, a, 4, 4).await
         );
         for (volume, third) in
-            [(a, pattern(202, 512)), (snapshot, pattern(2, BLOCK as usize).slice(1024, 512))]
+            [(a, pattern(202, 512)), (snapshot, pattern(2, BLOCK as usize).slice(1024..1024 + 512))]
         {
             assert_eq!(read(pool, volume, 2 * BLOCK, 512).await, pattern(2, BLOCK as usize)[..512]);
             assert_eq!(read(pool, volume, 2 * BLOCK + 512, 512).await, *pattern(102, 512));
@@ -323,7 +323,7 @@ fn a_fork_and_a_copy_do_not_wait_for_ever_for_what_cannot_be_read() {
             pool.write(volume, 0, vec![pattern(1, 4 * BLOCK as usize)]).await.unwrap();
             pool.drain().await.unwrap();
             let first = SLABS_START_BYTES + JOURNAL_BYTES;
-            disk.spoil(ByteRange::new(first, DRIVE_BYTES - first));
+            disk.spoil(ByteRange::from(first..DRIVE_BYTES));
             // Of the first block a part: the rest of it is nowhere else.
             pool.write(volume, 512, vec![pattern(2, 512)]).await.unwrap();
             pool.write(volume, 3 * BLOCK, vec![pattern(3, BLOCK as usize)]).await.unwrap();

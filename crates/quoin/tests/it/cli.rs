@@ -188,7 +188,7 @@ fn give_up_last(paths: &[String]) {
         let DriveSet { mut drives, mut members, .. } = DriveSet::open(disks).await.unwrap();
         let last = drives.pop().unwrap();
         members.fail(last.index());
-        (members.generation, members.journal_set) = (members.generation + 1, members.journal_set + 1);
+        (members.generation, members.journal_set) = (members.generation.next(), members.journal_set + 1);
         for drive in drives {
             drive.fence(drive.writer_session().holder, 1).await.unwrap();
             drive.write_members(&members).await.unwrap();

@@ -264,7 +264,11 @@ fn breaking_the_rules_of_a_disk_panics() {
         DiskOp::Read { offset: 1 << 20, buf: Buf::zeroed(512) },
         DiskOp::Write { offset: 0, data: vec![Slice::copy_of(&[0; 100])], durable: false },
         DiskOp::Write { offset: 0, data: vec![], durable: false },
-        DiskOp::Write { offset: 0, data: vec![Slice::copy_of(&[0; 1024]).slice(100, 512)], durable: false },
+        DiskOp::Write {
+            offset: 0,
+            data: vec![Slice::copy_of(&[0; 1024]).slice(100..100 + 512)],
+            durable: false,
+        },
     ];
     for op in bad {
         let disk = disk.clone();

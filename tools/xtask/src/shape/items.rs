@@ -151,8 +151,15 @@ impl<'ast> Visit<'ast> for OfFile<'_> {
 
     fn visit_item_struct(&mut self, item: &'ast syn::ItemStruct) {
         if let Fields::Named(fields) = &item.fields {
-            let open =
-                fields.named.iter().filter(|field| matches!(field.vis, Visibility::Restricted(_))).count();
+            // A `pub` field of a type that the crate keeps to itself is open to the crate. What has a layout of its own, bytes on a
+            // drive or a wire, is a list of its fields and nothing else.
+            let is_ours = !matches!(item.vis, Visibility::Public(_)) && !has_layout(&item.attrs);
+            let is_open = |field: &&syn::Field| match field.vis {
+                Visibility::Restricted(_) => true,
+                Visibility::Public(_) => is_ours,
+                Visibility::Inherited => false,
+            };
+            let open = fields.named.iter().filter(is_open).count();
             if open > OPEN_FIELDS_MAX && self.source.is_product() {
                 let place = self.place(&item.ident, &item.ident.to_string());
                 self.counts.open.push(format!("{place} ({open})"));
@@ -172,6 +179,11 @@ impl<'ast> Visit<'ast> for OfFile<'_> {
         }
         visit::visit_macro(self, item);
     }
+}
+
+/// Whether its layout is fixed.
+fn has_layout(attributes: &[Attribute]) -> bool {
+    attributes.iter().any(|attribute| attribute.path().is_ident("repr"))
 }
 
 fn documentation(attributes: &[Attribute]) -> String {

@@ -57,9 +57,15 @@ fn functions_are_measured() {
 #[test]
 fn open_fields_are_counted_of_structs() {
     let fields = |visibility: &str| (0..11).map(|n| format!("{visibility} f{n}: u8,")).collect::<String>();
-    let text = format!("struct A {{ {} }} pub struct B {{ {} }}", fields("pub(crate)"), fields("pub"));
+    let (ours, theirs) = (fields("pub(crate)"), fields("pub"));
+    let text = format!(
+        "pub struct A {{ {ours} }} pub struct B {{ {theirs} }} struct C {{ {theirs} }} #[repr(C)] struct D {{ {theirs} }}"
+    );
     let sources = [source("crates/a/src/c.rs", &text)];
-    assert_eq!(figure(&sources, "structs-with-over-10-open-fields").places, ["crates/a/src/c.rs:1 A (11)"]);
+    assert_eq!(
+        figure(&sources, "structs-with-over-10-open-fields").places,
+        ["crates/a/src/c.rs:1 A (11)", "crates/a/src/c.rs:1 C (11)"]
+    );
 }
 
 #[test]

@@ -39,10 +39,7 @@ fn idle() -> Figures {
             aged: None,
             placed: None,
         },
-        lacks_numbers: false,
-        awaits_forks: false,
-        awaits_merging: false,
-        any_to_remove: false,
+        waiting: Waiting::default(),
     }
 }
 
@@ -71,10 +68,10 @@ fn what_is_due_is_decided_from_figures() {
             Step::Checkpoint,
         ),
         ("few slabs", |f| (f.slabs.free, f.slabs.coming) = (9, 10), Step::Clean),
-        ("numbers are short", |f| f.lacks_numbers = true, Step::Lend),
-        ("a fork waits", |f| f.awaits_forks = true, Step::Fork),
-        ("much was dropped", |f| f.awaits_merging = true, Step::Merge),
-        ("a layer is gone", |f| f.any_to_remove = true, Step::Remove),
+        ("numbers are short", |f| f.waiting.lacks_numbers = true, Step::Lend),
+        ("a fork waits", |f| f.waiting.awaits_forks = true, Step::Fork),
+        ("much was dropped", |f| f.waiting.awaits_merging = true, Step::Merge),
+        ("a layer is gone", |f| f.waiting.any_to_remove = true, Step::Remove),
         ("a writer waits", |f| f.buffered.is_awaited = true, Step::Destage(Sequence(100))),
         ("the buffer is full", |f| f.buffered.fill = 0.71, Step::Destage(Sequence(100))),
         ("it is half full", |f| f.buffered.fill = 0.5, Step::Destage(Sequence(61))),
@@ -86,7 +83,7 @@ fn what_is_due_is_decided_from_figures() {
         ),
         (
             "it is drained",
-            |f| (f.draining, f.is_asked, f.any_to_remove) = (Some(Sequence(70)), true, true),
+            |f| (f.draining, f.is_asked, f.waiting.any_to_remove) = (Some(Sequence(70)), true, true),
             Step::Destage(Sequence(70)),
         ),
     ];
@@ -232,8 +229,8 @@ fn what_others_want_is_cleaned_and_given_back() {
 #[test]
 fn in_a_round_each_has_its_turn_once() {
     let mut figures = with(|f| {
-        (f.lacks_numbers, f.awaits_forks, f.any_to_remove) = (true, true, true);
-        f.awaits_merging = true;
+        (f.waiting.lacks_numbers, f.waiting.awaits_forks, f.waiting.any_to_remove) = (true, true, true);
+        f.waiting.awaits_merging = true;
         // More is cleaned than what others want.
         (f.slabs.free, f.slabs.clean_below) = (5, 2);
         (f.claims.nobodys, f.claims.owed) = (9, 4);
@@ -260,11 +257,11 @@ fn in_a_round_each_has_its_turn_once() {
     }
     // The next batch is taken early only if destage has the next turn.
     assert_eq!(decide_after_destage(figures), Step::Remove);
-    figures.any_to_remove = false;
+    figures.waiting.any_to_remove = false;
     assert_eq!(decide_after_destage(figures), Step::Lend);
-    (figures.lacks_numbers, figures.awaits_forks) = (false, false);
+    (figures.waiting.lacks_numbers, figures.waiting.awaits_forks) = (false, false);
     assert_eq!(decide_after_destage(figures), Step::Merge);
-    figures.awaits_merging = false;
+    figures.waiting.awaits_merging = false;
     assert_eq!(decide_after_destage(figures), Step::Claim(9));
     figures.claims.nobodys = 0;
     assert_eq!(decide_after_destage(figures), Step::Clean);
@@ -272,7 +269,7 @@ fn in_a_round_each_has_its_turn_once() {
     assert_eq!(decide_after_destage(figures), Step::GiveBack(4));
     figures.claims.owed = 0;
     assert_eq!(decide_after_destage(figures), destage);
-    (figures.awaits_forks, figures.any_to_remove) = (true, true);
+    (figures.waiting.awaits_forks, figures.waiting.any_to_remove) = (true, true);
     figures.draining = Some(Sequence(7));
     figures.turn = Turn::Lend;
     assert_eq!(decide(&figures), Step::Fork);

@@ -156,7 +156,7 @@ impl Slice {
             }
             flights.push_back(Box::pin(async move {
                 let outcome = self.write_row(row).await.map(|bytes| {
-                    self.counters.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    self.counters.host.placed_bytes.add(bytes);
                 });
                 Landed { _blocks: held, untold, row: on_its_way, thread, segment, end, outcome }
             }));

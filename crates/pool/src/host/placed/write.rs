@@ -62,7 +62,7 @@ impl Slice {
         let is_cut = to > from && to - from >= self.options().place_from && to - from < range.len;
         let (from, to) = if is_cut { (from, to) } else { (range.end(), range.end()) };
         let pieces = [(range.offset, from), (from, to), (to, range.end())];
-        pieces.into_iter().filter(|(from, to)| to > from).map(|(from, to)| ByteRange::new(from, to - from))
+        pieces.into_iter().filter(|(from, to)| to > from).map(|(from, to)| ByteRange::from(from..to))
     }
 
     /// Writes a range of one region: places it, or appends it to the journal. The batches that harden it go to `batches`.

@@ -273,7 +273,7 @@ fn a_newer_root_that_could_not_be_read_is_never_taken_later() {
         drop(rig.open());
         rig.world.crash();
         let current = rig.opened().root;
-        let lost = following(&current, current.epoch.get(), false);
+        let lost = following(&current, Epoch(current.epoch.get()), false);
         let at = ROOT_OFFSETS[lost.generation.get() as usize % 2];
         let mut written = lost.as_bytes().to_vec();
         if misread == Misread::Garbles {

@@ -12,7 +12,7 @@
 
 use super::{Inner, Segment, SegmentState, SegmentTable};
 use crate::bugs::{Bug, planted};
-use quoin_base::{CheckpointGeneration, DriveIndex, SegmentId};
+use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet};
 
 impl Segment {
@@ -53,7 +53,7 @@ impl SegmentTable {
     }
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
-    pub(crate) fn lose(&self, drive: DriveIndex, members: u64) {
+    pub(crate) fn lose(&self, drive: DriveIndex, members: MembersGeneration) {
         let mut inner = self.inner.write();
         inner.free_slabs.remove(&drive);
         inner.held_slabs.remove(&drive);
@@ -74,7 +74,12 @@ impl SegmentTable {
     }
 
     /// The same for an opening: the root says what its table knows of losses.
-    pub(super) fn lose_before(&self, drive: DriveIndex, members: u64, root: CheckpointGeneration) {
+    pub(super) fn lose_before(
+        &self,
+        drive: DriveIndex,
+        members: MembersGeneration,
+        root: CheckpointGeneration,
+    ) {
         let mut inner = self.inner.write();
         if members > inner.members_known {
             for id in 1..inner.segments.len() {
@@ -111,7 +116,7 @@ impl SegmentTable {
 
     /// Generation of the newest table of members whose losses the table knows. Asked for before the table's pages are fixed for
     /// a checkpoint, and told by its root.
-    pub(crate) fn members_known(&self) -> u64 {
+    pub(crate) fn members_known(&self) -> MembersGeneration {
         self.inner.read().members_known
     }
 

@@ -1,7 +1,7 @@
 //! Grants in the simulated world: what power cuts, rot and damage do to them.
 
 use super::*;
-use quoin_base::{ByteRange, DriveId, Layout};
+use quoin_base::{ByteRange, DriveId, LabelGeneration, Layout};
 use quoin_drive::{Fences, GRANT_PAGE_BYTES, Label, Members, Roles, WriterSession, open_set, raise_set};
 use quoin_world::Disk;
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld};
@@ -45,7 +45,7 @@ fn label(index: u16) -> Label {
         block_bytes: 8192,
         journal_slabs: JOURNAL_SLABS,
         fences: Fences::default(),
-        generation: 1,
+        generation: LabelGeneration(1),
         created_ms: 0,
         slices: SLICES,
         slabs_start_bytes: 0,
