@@ -10,7 +10,7 @@
 //! 3. The journal's set is not empty. Its members are needed and have the journal role.
 //!
 //! Invariants of a change ([`Members::change_problem`]):
-//! 4. No member disappears; what is gone stays gone, and what failed does not come back.
+//! 4. No member disappears; what is gone stays gone, and what failed comes back only as what is absent does.
 //! 5. At least one voter of the table before is still needed. The new table is written to it, so an opening that
 //!    reads all voters of an older table finds the newer one.
 //! 6. The journal's set changes only with its generation.
@@ -95,6 +95,8 @@ pub enum MemberState {
     Failed = 3,
     /// It left.
     Gone = 4,
+    /// It went away, and the pool went on without it. It may come back with all it holds.
+    Absent = 5,
 }
 
 impl fmt::Display for MemberState {
@@ -104,6 +106,7 @@ impl fmt::Display for MemberState {
             Self::Leaving => "leaving",
             Self::Failed => "failed",
             Self::Gone => "gone",
+            Self::Absent => "absent",
         })
     }
 }
@@ -135,6 +138,11 @@ impl Member {
     /// Whether the pool cannot be opened without it.
     pub fn is_needed(&self) -> bool {
         matches!(self.state, MemberState::Active | MemberState::Leaving)
+    }
+
+    /// Whether the pool went on without it, and segments may still name it.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.state, MemberState::Failed | MemberState::Absent)
     }
 }
 
@@ -237,9 +245,14 @@ impl Members {
 
     /// Notes that a drive has failed, in the next table: the journal goes on without it, and no opening needs it any more.
     pub fn fail(&mut self, index: DriveIndex) {
+        self.lose(index, MemberState::Failed);
+    }
+
+    /// Notes in the next table that a drive is lost: failed, or absent.
+    pub fn lose(&mut self, index: DriveIndex, state: MemberState) {
         let next = self.generation.next();
         if let Some(member) = self.get_mut(index).filter(|member| member.is_needed()) {
-            (member.state, member.in_journal, member.votes) = (MemberState::Failed, false, false);
+            (member.state, member.in_journal, member.votes) = (state, false, false);
             member.failed_at = next;
         }
     }
@@ -304,7 +317,10 @@ impl Members {
         is_same
             && match member.state {
                 MemberState::Active | MemberState::Leaving => true,
-                MemberState::Failed => matches!(after.state, MemberState::Failed | MemberState::Gone),
+                MemberState::Failed => {
+                    matches!(after.state, MemberState::Failed | MemberState::Absent | MemberState::Gone)
+                }
+                MemberState::Absent => after.state != MemberState::Leaving,
                 MemberState::Gone => after.state == MemberState::Gone,
             }
     }
@@ -415,6 +431,7 @@ fn member(raw: &RawMember) -> Option<Member> {
             2 => MemberState::Leaving,
             3 => MemberState::Failed,
             4 => MemberState::Gone,
+            5 => MemberState::Absent,
             _ => return None,
         },
         in_journal: raw.flags & FLAG_IN_JOURNAL != 0,

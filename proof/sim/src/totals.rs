@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [spared_sectors], {
+    pub Totals, rare: [spared_sectors, rebuilt_columns], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.
@@ -104,6 +104,8 @@ crate::figures! {
         checkpoints,
         /// Bytes the cleaner moved.
         cleaned_bytes,
+        /// Columns of segments rebuilt on other drives, of pools whose data is protected.
+        rebuilt_columns,
         /// Laps of the journal.
         journal_wraps,
         /// Batches written to the journal.
@@ -144,6 +146,7 @@ impl Totals {
         self.beside_checkpoints += stats.destaged_beside_checkpoints;
         self.checkpoints += stats.checkpoints;
         self.cleaned_bytes += stats.cleaned_bytes;
+        self.rebuilt_columns += stats.rebuilt_columns;
         self.journal_wraps += stats.journal_wraps;
         self.journal_batches += stats.journal_batches;
         self.metadata_loads += stats.metadata_loads;

@@ -17,6 +17,7 @@ use crate::{
         committer::Committer,
         destage::out_of_slabs,
         gather::{Allowance, LiveBlock, WrittenRow, rows_of},
+        in_vain::InVain,
     },
     error::PoolError,
     format::{Location, RowContent},
@@ -90,7 +91,8 @@ impl Committer {
             self.cleaning.not_now(&slice.segments.table, self.checkpoints.unwritten());
         let (mut chosen, mut moved) = (Vec::new(), 0);
         while chosen.len() < SEGMENTS && moved < MOVED_BYTES {
-            let Some((id, segment)) = slice.segments.table.emptiest(&but, most_live) else { break };
+            let next = self.to_relocate(&but).or_else(|| slice.segments.table.emptiest(&but, most_live));
+            let Some((id, segment)) = next else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
             let room = if segment.stream.is_metadata() { &mut due_room } else { &mut room };
             if live > *room {
@@ -103,6 +105,23 @@ impl Committer {
             chosen.push((id, segment));
         }
         (chosen, left_out)
+    }
+
+    /// Whether there is such a segment that can be cleaned now.
+    pub(crate) fn relocates(&mut self) -> bool {
+        let table = &self.slice.segments.table;
+        if !table.is_any_displaced() || self.cleaning.in_vain() != InVain::No {
+            return false;
+        }
+        let (but, _) = self.cleaning.not_now(&self.slice.segments.table, self.checkpoints.unwritten());
+        self.to_relocate(&but).is_some()
+    }
+
+    /// A segment that lacks a column, and what is live in it is better protected elsewhere.
+    pub(crate) fn to_relocate(&self, but: &BTreeSet<u32>) -> Option<(SegmentId, Segment)> {
+        let slice = &self.slice;
+        let is_due = |drive| slice.store.is_rebuild_due(drive, slice.world().now());
+        slice.segments.table.to_relocate(but, is_due)
     }
 
     /// Cleans it no more.

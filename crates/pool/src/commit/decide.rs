@@ -93,6 +93,8 @@ pub(crate) struct Waiting {
     pub awaits_merging: bool,
     /// Something may be given back.
     pub any_to_remove: bool,
+    /// What is live in some segment is to lie elsewhere.
+    pub relocates: bool,
 }
 
 /// What the next checkpoint writes: what changed since the last was cut.
@@ -290,7 +292,7 @@ impl JournalFigures {
 /// What waits for the next checkpoint or for readers is as good as free here.
 fn cleaning_is_due(figures: &Figures) -> bool {
     let Slabs { free, coming, clean_below, .. } = figures.slabs;
-    free + coming < clean_below + figures.claims.owed
+    figures.waiting.relocates || free + coming < clean_below + figures.claims.owed
 }
 
 /// How many ungranted slabs to take. A slice takes them in batches, which shrink with what is left, so that

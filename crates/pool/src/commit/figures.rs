@@ -37,6 +37,7 @@ impl Committer {
                 awaits_forks,
                 awaits_merging: self.merging_is_due(),
                 any_to_remove: gone_or_lonely || self.sifting.is_some(),
+                relocates: self.relocates(),
             },
         }
     }

@@ -10,6 +10,7 @@ use crate::{
 };
 use futures_util::{StreamExt, future::try_join_all, stream};
 use quoin_base::DriveIndex;
+use quoin_stripe::ColumnSet;
 use quoin_world::Slice as Bytes;
 use std::collections::BTreeMap;
 
@@ -23,9 +24,9 @@ impl Slice {
     pub(crate) async fn write_row(&self, row: Row) -> Result<u64, PoolError> {
         let store = &self.store;
         let unit = store.alignment(row.columns())?;
-        let ComposedRow { layout, stream, mut offset, len_bytes, data, pages } =
+        let ComposedRow { segment, layout, stream, mut offset, len_bytes, data, pages } =
             row.compose(store.pool(), unit, &self.metadata.pages)?;
-        let end = offset + len_bytes;
+        let (end, mut lacking) = (offset + len_bytes, ColumnSet::default());
         let is_background = stream != Stream::Placed;
         let is_durable = !is_background && !planted(Bug::PlaceVolatile);
         let stripe = layout.stripes.geometry.row_unit_bytes();
@@ -36,13 +37,15 @@ impl Slice {
             let paced =
                 if is_background { self.enter_drives(&layout, piece_bytes as u64).await } else { Vec::new() };
             let write = || store.write_row(&layout.stripes, offset, piece.clone(), is_durable);
-            store.write_patiently(self.world(), write).await?;
+            lacking = lacking.with(store.write_patiently(self.world(), write).await?);
             for piece in paced {
                 piece.written(self.world().now(), self.pressure());
             }
             offset += piece_bytes as u64;
         }
         assert_eq!(offset, end, "the pieces of a row are all of it");
+        // NOTE: before anything leads to the row.
+        self.segments.table.row_landed(segment, layout.generation, lacking);
         self.metadata.pages.written(pages);
         Ok(len_bytes)
     }

@@ -1,7 +1,8 @@
-//! What is damaged: the offline check, scrubs, damage as it is told to the layers above, and the quarantine of damaged metadata.
+//! What is damaged: the offline check, scrubs, damage as it is told to the layers above, rebuilding, and the quarantine of damaged metadata.
 
 pub(crate) mod check;
 pub(crate) mod damage;
 pub(crate) mod quarantine;
+pub(crate) mod rebuild;
 pub(crate) mod scrub;
 mod unreadable;

@@ -47,6 +47,7 @@ pub(crate) struct Counters {
     pub(crate) slabs: SlabCounters,
     pub(crate) destage: DestageCounters,
     pub(crate) cleaning: CleaningCounters,
+    pub(crate) rebuild: RebuildCounters,
     pub(crate) checkpoints: CheckpointCounters,
     pub(crate) damage: DamageCounters,
     pub(crate) held: Held,
@@ -124,6 +125,13 @@ pub(crate) struct CleaningCounters {
     pub(crate) uncleanable: Figure,
 }
 
+/// Columns that were made again on other drives.
+#[derive(Default)]
+pub(crate) struct RebuildCounters {
+    pub(crate) columns: Figure,
+    pub(crate) bytes: Figure,
+}
+
 #[derive(Default)]
 pub(crate) struct CheckpointCounters {
     checkpoints: Figure,
@@ -190,7 +198,7 @@ impl Progress {
 impl Counters {
     /// All of it, in a report that says nothing else.
     pub(crate) fn figures(&self) -> PoolStats {
-        let Self { host, forks, slabs, destage, cleaning, checkpoints, damage, held, .. } = self;
+        let Self { host, forks, slabs, destage, cleaning, rebuild, checkpoints, damage, held, .. } = self;
         PoolStats {
             freed_pages_ram_bytes: held.freed_pages_ram_bytes.get(),
             writes: host.writes.get(),
@@ -212,6 +220,8 @@ impl Counters {
             destaged_beside_checkpoints: destage.blocks_beside_checkpoints.get(),
             cleaned_bytes: cleaning.bytes.get(),
             uncleanable_segments: cleaning.uncleanable.get(),
+            rebuilt_columns: rebuild.columns.get(),
+            rebuilt_bytes: rebuild.bytes.get(),
             checkpoints: checkpoints.checkpoints.get(),
             checkpoint_bytes: checkpoints.bytes.get(),
             checkpoint_time: Duration::from_nanos(checkpoints.nanos.get()),

@@ -293,6 +293,7 @@ impl Slice {
         };
         self.store.wake_for_slabs(self.id(), Box::new(wake));
         self.store.take_in_tenant(Arc::new(OnDrives(Arc::downgrade(self))));
+        self.begin_to_rebuild();
         let committer = Committer::new(self.clone(), start);
         committer.tell_dropped();
         self.world().spawn(Thread::Committer(self.id()), Box::pin(committer.run()));

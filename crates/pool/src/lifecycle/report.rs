@@ -20,7 +20,10 @@ impl Slice {
         let (layers, joining_layers, layer_use) = self.forks.layer_use();
         let block_bytes = self.buffer.block_bytes;
         let dropped_bytes = self.counters.held.dropped_blocks.get() * block_bytes;
+        let displaced = self.segments.table.displaced();
         PoolStats {
+            degraded_segments: displaced.degraded_segments,
+            degraded_bytes: displaced.degraded_bytes,
             capacity_bytes: segments.data_slabs * self.segments.table.slab_bytes(),
             usable_bytes: self.space.limit(),
             free_bytes: self.space.free_bytes(),

@@ -13,7 +13,7 @@ use crate::{
     fork::{forks::Forks, layer::Layer, layers::Layers},
     format::Root,
     host::{front::Front, placed::Placer},
-    integrity::damage::DamageLog,
+    integrity::{damage::DamageLog, rebuild::Rebuilding},
     journal::log::Log,
     lifecycle::{counters::Counters, options::PoolOptions, recovered::Recovered, stats::RecoveryStats},
     meta::{PageId, metadata::Metadata},
@@ -43,6 +43,7 @@ pub(crate) struct Slice {
     recovered: Recovered,
     damage: DamageLog,
     flips: Flips,
+    pub(crate) rebuilding: Rebuilding,
 }
 
 /// What [`Slice::new`] puts together.
@@ -74,6 +75,7 @@ impl Slice {
             counters: Counters::default(),
             damage: DamageLog::default(),
             flips: Flips::default(),
+            rebuilding: Rebuilding::default(),
             world,
             options,
             id,
@@ -191,6 +193,7 @@ impl Slice {
     /// Ends the journal, after the store was closed. `drained`: everything is destaged and checkpointed.
     pub(crate) async fn end_journal(&self, drained: bool) {
         self.front.end().await;
+        self.rebuilding.until_ended().await;
         self.log.journal.stop().await;
         if drained && let Err(error) = self.note_closed().await {
             // All is durable: the next opening only looks at the journal more closely.

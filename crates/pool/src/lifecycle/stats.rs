@@ -178,6 +178,14 @@ figures! {
         lost_blocks: u64 = sum,
         /// Times that buffered data was found to have changed in RAM. The journal's copy is taken instead.
         ram_faults: u64 = sum,
+        /// Segments with live data that lack a column.
+        degraded_segments: u64 = sum,
+        /// Live data in them.
+        degraded_bytes: u64 = sum,
+        /// Columns of segments that were rebuilt on other drives.
+        rebuilt_columns: u64 = sum,
+        /// Written by that.
+        rebuilt_bytes: u64 = sum,
         /// Segments left alone by the cleaner because it could not read them.
         uncleanable_segments: u64 = sum,
     }

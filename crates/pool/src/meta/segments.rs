@@ -22,7 +22,10 @@ use quoin_base::{
     SegmentId, Sequence, SliceId,
 };
 use quoin_stripe::{Column, ColumnSet, Geometry, StripeSet};
-use quoin_world::RwLock;
+use quoin_world::{
+    RwLock,
+    atomic::{AtomicBool, Ordering},
+};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -35,12 +38,15 @@ mod held;
 mod index;
 mod layouts;
 mod losses;
+mod moves;
 mod placed;
 mod table_slabs;
 
 use granted::Granted;
 use index::Index;
 pub(crate) use layouts::{Domain, Layouts};
+pub(crate) use moves::ColumnMove;
+use moves::LeftSlab;
 use table_slabs::most_data_slabs;
 pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for};
 
@@ -107,6 +113,8 @@ pub(crate) struct Segment {
     pub written_bytes: u64,
     /// The first checkpoint with its last row.
     written_in: CheckpointGeneration,
+    /// Rows that are on their way.
+    rows_under_way: u32,
 }
 
 impl Segment {
@@ -140,6 +148,8 @@ struct Inner {
     held_slabs: BTreeMap<DriveIndex, u64>,
     free_slabs: BTreeMap<DriveIndex, BTreeSet<u32>>,
     quarantine: VecDeque<Quarantined>,
+    /// Slabs that columns left for others.
+    left_slabs: Vec<LeftSlab>,
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
     index: Index,
@@ -159,6 +169,8 @@ pub(crate) struct SegmentTable {
     inner: RwLock<Inner>,
     /// Where its pages lie.
     table_slabs: Arc<TableSlabs>,
+    /// Columns may be where they are not to be: while false, nobody needs to look.
+    may_be_displaced: AtomicBool,
     slab_bytes: u32,
     row_bytes: u32,
     /// The most slabs that the slice can hold.
@@ -222,6 +234,7 @@ impl SegmentTable {
             held_slabs: granted.counts(),
             free_slabs: granted.free,
             quarantine: VecDeque::new(),
+            left_slabs: Vec::new(),
             placed: BTreeSet::new(),
             index: Index::default(),
             dirty_pages: BTreeSet::new(),
@@ -233,7 +246,15 @@ impl SegmentTable {
             members_known: MembersGeneration(root.members.get()),
         };
         let most_slabs = most_data_slabs(slab_bytes.into());
-        let table = Self { inner: RwLock::new(inner), table_slabs, slab_bytes, row_bytes, most_slabs };
+        let may_be_displaced = AtomicBool::new(true);
+        let table = Self {
+            inner: RwLock::new(inner),
+            table_slabs,
+            may_be_displaced,
+            slab_bytes,
+            row_bytes,
+            most_slabs,
+        };
         for (drive, members) in store.lost_drives() {
             table.lose_before(drive, members, CheckpointGeneration(root.generation.get()));
         }
@@ -308,6 +329,7 @@ impl SegmentTable {
     /// Lays out new data and metadata so from now on.
     pub(crate) fn set_layouts(&self, layouts: Layouts) {
         self.inner.write().layouts = layouts;
+        self.may_be_displaced.store(true, Ordering::Release);
     }
 
     /// How new data and metadata is laid out.
@@ -401,6 +423,7 @@ impl SegmentTable {
             last_placed: None,
             written_bytes: 0,
             written_in: inner.next_checkpoint,
+            rows_under_way: 0,
         };
         inner.segments[id as usize] = segment.clone();
         inner.dirty(id);
@@ -482,17 +505,20 @@ impl SegmentTable {
 
     /// Gives back what checkpoint `durable` no longer holds and no reader looks at. True if anything came free.
     pub(crate) fn reclaim(&self, durable: CheckpointGeneration, readers: &ReaderEpochs) -> bool {
-        self.inner.write().free_quarantined(|q| q.generation <= durable && readers.passed(q.reader_epoch))
+        let mut inner = self.inner.write();
+        let may = |q: &Quarantined| q.generation <= durable && readers.passed(q.reader_epoch);
+        // Both, whatever the first brings.
+        inner.free_left_slabs(may) | inner.free_quarantined(may)
     }
 
     /// True when something freed since checkpoint `durable` waits for the next one.
     pub(crate) fn awaits_checkpoint(&self, durable: CheckpointGeneration) -> bool {
-        self.inner.read().quarantine.iter().any(|q| q.generation > durable)
+        self.inner.read().waiting().any(|q| q.generation > durable)
     }
 
     /// True when something that checkpoint `durable` no longer holds could be used again but for reads in flight.
     pub(crate) fn awaits_readers(&self, durable: CheckpointGeneration) -> bool {
-        self.inner.read().quarantine.iter().any(|q| q.generation <= durable)
+        self.inner.read().waiting().any(|q| q.generation <= durable)
     }
 
     /// Every segment, free ones too.
@@ -507,7 +533,7 @@ impl SegmentTable {
             data_slabs: inner.net_held(),
             table_slabs: self.table_slabs.columns(),
             free_slabs: inner.net_free(),
-            awaiting_slabs: inner.quarantine.iter().map(|waiting| inner.net_slabs_of(waiting.id)).sum(),
+            awaiting_slabs: inner.net_awaiting(),
             live_data: inner.live_data_sectors.values().sum::<u64>() * SECTOR_BYTES,
             net_live_data: inner.net_live_sectors() * SECTOR_BYTES,
             live_meta: inner.live_meta_sectors * SECTOR_BYTES,
@@ -560,6 +586,11 @@ impl Inner {
         let layout = self.layouts.of_data();
         let columns = self.segments[id.0 as usize].stripes.columns.len() as u64;
         columns * u64::from(layout.data()) / u64::from(layout.columns())
+    }
+
+    /// What is empty, and not to be used again yet, in net slabs.
+    fn net_awaiting(&self) -> u64 {
+        self.quarantine.iter().map(|waiting| self.net_slabs_of(waiting.id)).sum()
     }
 
     /// What live data takes, in sectors, as if it was laid out as new data is.
@@ -656,6 +687,7 @@ fn free_segment() -> Segment {
         last_placed: None,
         written_bytes: 0,
         written_in: CheckpointGeneration(0),
+        rows_under_way: 0,
     }
 }
 

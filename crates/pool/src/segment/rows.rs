@@ -79,6 +79,7 @@ impl RowWriter {
             let len_bytes = stream.contents_begin(offset) - offset;
             let padding = len_bytes as usize - PAGE_BYTES;
             let data = if padding > 0 { vec![Buf::zeroed(padding).into_slice()] } else { Vec::new() };
+            segments.table.row_begins(segment);
             self.rows.push(Row { segment, layout, stream, offset, len_bytes, contents: Vec::new(), data });
             self.row_ended = false;
         }
@@ -294,8 +295,8 @@ impl Row {
             // A host's block may begin at any sector of the buffer it came in.
             data = vec![Bytes::joined(&data)];
         }
-        let (layout, stream, offset) = (self.layout, self.stream, self.offset);
-        Ok(ComposedRow { layout, stream, offset, len_bytes, data, pages: of_metadata })
+        let (segment, layout, stream, offset) = (self.segment, self.layout, self.stream, self.offset);
+        Ok(ComposedRow { segment, layout, stream, offset, len_bytes, data, pages: of_metadata })
     }
 
     /// The columns of its segment.
@@ -306,6 +307,7 @@ impl Row {
 
 /// A row as it goes to drives.
 pub(crate) struct ComposedRow {
+    pub segment: SegmentId,
     pub layout: Segment,
     pub stream: Stream,
     /// Where it begins in its segment.

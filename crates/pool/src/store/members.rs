@@ -15,7 +15,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, MemberState, Members, MembersCopy};
+use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, Members, MembersCopy};
 use quoin_world::{
     AsyncMutex, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -274,7 +274,7 @@ impl Store {
         // NOTE: before anything counts that was written without them.
         for member in &members.all {
             let was_needed = before.get(member.index).is_some_and(Member::is_needed);
-            if was_needed && member.state == MemberState::Failed {
+            if was_needed && member.is_lost() {
                 let tenants = self.tenants.lock();
                 tenants.iter().for_each(|tenant| tenant.lose(member.index, members.generation));
             }

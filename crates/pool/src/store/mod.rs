@@ -33,19 +33,22 @@ use members::Membership;
 use pace::Pace;
 use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, MembersGeneration, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
-use quoin_stripe::{Column, Columns, StripeError, StripeSet, Written};
+use quoin_stripe::{Column, ColumnSet, Columns, StripeError, StripeSet, Written};
 use quoin_world::{
-    AsyncMutex, Buf, DiskError, Mutex, Slice as Bytes,
-    atomic::{AtomicBool, Ordering},
+    AsyncMutex, Buf, DiskError, Mutex, Nanos, Slice as Bytes,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use shortage::Shortage;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 /// How often a drive is asked for a page before that counts as unreadable.
 const TRIES: u32 = 5;
+/// How long a drive may be absent, unless set otherwise.
+const REPAIR_DELAY: Duration = Duration::from_secs(3600);
 
 /// Asked with a drive, and with whether a drive is in the set.
 type Needs = Box<dyn Fn(DriveIndex, &dyn Fn(DriveIndex) -> bool) -> bool + Send + Sync>;
@@ -77,6 +80,9 @@ pub(crate) struct Store {
     /// Each says whether a slice has something in the journal on this drive and on no other of the set.
     needs: Mutex<Vec<Needs>>,
     tenants: Mutex<Vec<Arc<dyn Tenant>>>,
+    /// Since when drives are known to be absent.
+    absent_since: Mutex<BTreeMap<DriveIndex, Nanos>>,
+    repair_delay_nanos: AtomicU64,
     /// By slice: the highest generation of a root that was read or written.
     generations: Mutex<BTreeMap<SliceId, CheckpointGeneration>>,
 }
@@ -160,6 +166,8 @@ impl Store {
             pace: Pace::default(),
             needs: Mutex::default(),
             tenants: Mutex::default(),
+            absent_since: Mutex::default(),
+            repair_delay_nanos: AtomicU64::new(REPAIR_DELAY.as_nanos() as u64),
             generations: Mutex::default(),
         }
     }
@@ -293,11 +301,30 @@ impl Store {
         self.tenants.lock().push(tenant);
     }
 
+    /// Whether what a lost drive held is to be made again elsewhere: at once if it failed, after the repair delay if it is only
+    /// absent.
+    pub(crate) fn is_rebuild_due(&self, drive: DriveIndex, now: Nanos) -> bool {
+        let members = self.members();
+        match members.get(drive).map(|member| member.state) {
+            Some(MemberState::Absent) => {
+                let mut absent = self.absent_since.lock();
+                let since = *absent.entry(drive).or_insert(now);
+                now.since(since) >= Duration::from_nanos(self.repair_delay_nanos.load(Ordering::Relaxed))
+            }
+            Some(MemberState::Active | MemberState::Leaving) => false,
+            Some(MemberState::Failed | MemberState::Gone) | None => true,
+        }
+    }
+
+    /// How long a drive may be absent before what it held is made again elsewhere.
+    pub(crate) fn set_repair_delay(&self, delay: Duration) {
+        self.repair_delay_nanos.store(delay.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// Drives that the pool went on without, and the generation of the table that said so first.
     pub(crate) fn lost_drives(&self) -> impl Iterator<Item = (DriveIndex, MembersGeneration)> + use<> {
         let members = self.members();
-        let failed: Vec<_> =
-            members.all.iter().filter(|member| member.state == MemberState::Failed).collect();
+        let failed: Vec<_> = members.all.iter().filter(|member| member.is_lost()).collect();
         let told: Vec<_> = failed.into_iter().map(|member| (member.index, member.failed_at)).collect();
         told.into_iter()
     }
@@ -412,15 +439,40 @@ impl Store {
         offset: u64,
         data: Vec<Bytes>,
         durable: bool,
-    ) -> Result<(), PoolError> {
+    ) -> Result<ColumnSet, PoolError> {
         let counted = set.columns.iter().filter(|_| durable).map(|column| self.pace.durable(column.drive));
         let _counted: Vec<_> = counted.collect();
         let Written { failed } = self.columns.write_row(set, offset, data, durable).await?;
         // NOTE: before the row counts. A column that failed must not be taken for one that has it.
+        let mut lacking = ColumnSet::default();
         for (place, error) in failed {
             self.do_without(set.columns[place].drive, error.into()).await?;
+            lacking = lacking.with(ColumnSet::one(place));
         }
-        Ok(())
+        Ok(lacking)
+    }
+
+    /// What a column of a segment should hold in a range of it: read from it, if it is there, or made from the others.
+    pub(crate) async fn read_column_anew(
+        &self,
+        set: &StripeSet,
+        place: usize,
+        range: ByteRange,
+    ) -> Result<Buf, StripeError> {
+        let column = set.columns[place];
+        if !set.missing.has(place)
+            && !self.columns.is_lost(column)
+            && self.members().get(column.drive).is_some_and(Member::is_needed)
+            && let Ok(read) = self.read_slab(column, range.offset, range.len as usize).await
+        {
+            return Ok(read);
+        }
+        self.columns.rebuild(set, place, range).await
+    }
+
+    /// Hardens what was written to a drive.
+    pub(crate) async fn flush_drive(&self, drive: DriveIndex) -> Result<(), PoolError> {
+        Ok(self.columns.drive(drive)?.flush().await?)
     }
 
     /// The pace of background writes.

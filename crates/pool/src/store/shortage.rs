@@ -105,25 +105,27 @@ impl Store {
     }
 
     /// Writes to drives; one without room is waited for.
-    pub(crate) async fn write_patiently<F, E>(
+    pub(crate) async fn write_patiently<F, T, E>(
         &self,
         world: &dyn World,
         mut write: impl FnMut() -> F,
-    ) -> Result<(), PoolError>
+    ) -> Result<T, PoolError>
     where
-        F: Future<Output = Result<(), E>>,
+        F: Future<Output = Result<T, E>>,
         E: Into<PoolError>,
     {
         let mut waits = None;
-        while let Err(error) = write().await {
-            let error = error.into();
+        loop {
+            let error = match write().await {
+                Ok(written) => return Ok(written),
+                Err(error) => error.into(),
+            };
             let Some(drive) = without_room(&error) else { return Err(error) };
             waits.get_or_insert_with(|| self.lacks_room(drive));
             if !self.may_retry(world).await? {
                 return Err(error);
             }
         }
-        Ok(())
     }
 
     /// Waits until a write is to be tried again. False: the pool is being closed.

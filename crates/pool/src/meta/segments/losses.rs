@@ -14,6 +14,7 @@ use super::{Inner, Segment, SegmentState, SegmentTable};
 use crate::bugs::{Bug, planted};
 use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet};
+use quoin_world::atomic::Ordering;
 
 impl Segment {
     /// Its columns on a drive.
@@ -69,6 +70,7 @@ impl SegmentTable {
             }
         }
         self.table_slabs.lose(drive);
+        self.may_be_displaced.store(true, Ordering::Release);
         inner.losses += 1;
         inner.members_known = inner.members_known.max(members);
     }
@@ -102,16 +104,6 @@ impl SegmentTable {
     pub(crate) fn is_degraded(&self, id: SegmentId) -> bool {
         let inner = self.inner.read();
         inner.segments.get(id.0 as usize).is_some_and(|segment| inner.is_degraded(segment))
-    }
-
-    /// Segments in use that lack a column, and their live bytes.
-    pub(crate) fn degraded(&self) -> (u64, u64) {
-        let inner = self.inner.read();
-        let in_use = |segment: &&Segment| segment.state != SegmentState::Free && segment.live_sectors > 0;
-        let degraded = inner.segments.iter().filter(in_use).filter(|segment| inner.is_degraded(segment));
-        degraded.fold((0, 0), |(count, bytes), segment| {
-            (count + 1, bytes + u64::from(segment.live_sectors) * quoin_base::SECTOR_BYTES)
-        })
     }
 
     /// Generation of the newest table of members whose losses the table knows. Asked for before the table's pages are fixed for

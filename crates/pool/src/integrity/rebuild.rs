@@ -1,0 +1,158 @@
+//! Rebuilding: columns of segments are made again on other drives, when their drives failed or leave.
+//!
+//! One task for each slice does it, beside hosts, at the pace of the background. It takes the segments first that tolerate the
+//! fewest further failures, and only those with anything live. What it has done is in the segment table, and so in the next
+//! checkpoint: after a restart it goes on where that left off. A column is made from the others of its segment, or copied
+//! from its drive while that still serves.
+
+use crate::{error::PoolError, lifecycle::slice::Slice, meta::ColumnMove};
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use quoin_base::{ByteRange, SegmentId};
+use quoin_world::{
+    Buf, Event, Thread,
+    atomic::{AtomicBool, Ordering},
+};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// Bytes of a column that are made at a time.
+const CHUNK_BYTES: u64 = 1 << 20;
+/// Columns that are made at the same time.
+const MOVES_AT_ONCE: usize = 4;
+/// How often it is looked whether there is anything to do that could not be done before.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Whether the task of a slice is under way.
+#[derive(Default)]
+pub(crate) struct Rebuilding {
+    is_under_way: AtomicBool,
+    ended: Event,
+}
+
+impl Rebuilding {
+    /// Waits until the task has ended, as it does soon after the store was closed.
+    pub(crate) async fn until_ended(&self) {
+        self.ended.until(|| (!self.is_under_way.load(Ordering::Acquire)).then_some(())).await;
+    }
+}
+
+impl Slice {
+    /// Begins to rebuild whatever there is to rebuild, until the pool ends.
+    pub(crate) fn begin_to_rebuild(self: &Arc<Self>) {
+        self.rebuilding.is_under_way.store(true, Ordering::Release);
+        let slice = self.clone();
+        self.world().spawn(
+            Thread::Background,
+            Box::pin(async move {
+                slice.rebuild().await;
+                slice.rebuilding.is_under_way.store(false, Ordering::Release);
+                slice.rebuilding.ended.notify();
+            }),
+        );
+    }
+
+    /// Rebuilds whatever there is to rebuild, until the pool ends.
+    async fn rebuild(&self) {
+        loop {
+            let table = &self.segments.table;
+            // It sleeps until a drive is lost or leaves.
+            let has_work = || (table.is_any_displaced() || self.store.health().is_failed()).then_some(());
+            self.store.health().until(has_work).await;
+            if self.store.health().is_failed() {
+                return;
+            }
+            match self.rebuild_some().await {
+                Ok(true) => {}
+                // What is left waits for a checkpoint, for the cleaner, or for a drive's repair delay.
+                Ok(false) => {
+                    self.front.placer.seal_idle();
+                    self.requests.nudge();
+                    self.world().sleep(LOOK_EVERY).await;
+                }
+                Err(error) => {
+                    self.store.health().fail(error.to_string());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Makes columns again, several at a time, until there is none that can be. False if there was none.
+    async fn rebuild_some(&self) -> Result<bool, PoolError> {
+        let (mut moving, mut under_way) = (FuturesUnordered::new(), BTreeSet::<SegmentId>::new());
+        let mut did = false;
+        loop {
+            while moving.len() < MOVES_AT_ONCE && !self.store.health().is_failed() {
+                let kept = self.space.checkpoint_slabs();
+                let is_due = |drive| self.store.is_rebuild_due(drive, self.world().now());
+                let Some(next) = self.segments.table.begin_move(kept, &under_way, is_due) else { break };
+                under_way.insert(next.segment);
+                moving.push(async move {
+                    let made = self.make_column(&next).await;
+                    let is_made = matches!(made, Ok(true));
+                    let took_place = self.segments.table.end_move(&next, is_made, self.segments.readers());
+                    if took_place {
+                        self.counters.rebuild.columns.add(1);
+                    }
+                    made.map(|_| (next.segment, took_place))
+                });
+            }
+            let Some(ended) = moving.next().await else { return Ok(did) };
+            let (segment, took_place) = ended?;
+            // NOTE: one that did not take its place stays out of this turn: it would be tried again and again.
+            if took_place {
+                under_way.remove(&segment);
+                did = true;
+                self.requests.nudge();
+            }
+        }
+    }
+
+    /// Makes a column in its new slab, hardened. False if it cannot be made now.
+    async fn make_column(&self, next: &ColumnMove) -> Result<bool, PoolError> {
+        let (store, world) = (&self.store, self.world());
+        let geometry = next.stripes.geometry;
+        let end = next.written_bytes / u64::from(geometry.data);
+        let mut at = 0;
+        while at < end {
+            store.health().check()?;
+            let range = ByteRange::new(at, CHUNK_BYTES.min(end - at));
+            let made = match store.read_column_anew(&next.stripes, next.place, range).await {
+                Ok(made) => made,
+                // Another drive may have failed: then others are tried, or it cannot be made at all.
+                Err(error) => {
+                    tracing::warn!(segment = next.segment.0, %error, "a column cannot be rebuilt now");
+                    return Ok(false);
+                }
+            };
+            if !self.write_made(next, at, made).await? {
+                return Ok(false);
+            }
+            self.counters.rebuild.bytes.add(range.len);
+            at = range.end();
+            world.yield_now().await;
+        }
+        // NOTE: durable before the table says that it is there.
+        match store.flush_drive(next.to.drive).await {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                store.do_without(next.to.drive, error).await?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Writes a part of a column at the pace of the background. False if its drive failed and the pool goes on without it.
+    async fn write_made(&self, next: &ColumnMove, at: u64, made: Buf) -> Result<bool, PoolError> {
+        let (store, world) = (&self.store, self.world());
+        let made = made.into_slice();
+        let paced = store.pace().enter(next.to.drive, made.len() as u64, world, || self.pressure()).await;
+        let write = || store.write_slab(next.to, at, vec![made.clone()], false);
+        let written = store.write_patiently(world, write).await;
+        paced.written(world.now(), self.pressure());
+        if let Err(error) = written {
+            store.do_without(next.to.drive, error).await?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,302 @@
+//! Columns that are to lie elsewhere: those that are missing, those on drives that are gone, and those on drives that leave.
+//!
+//! A column is made again on another drive, in a slab that nothing else has, and then takes the place of the old one in the
+//! table. Where no drive of another fault domain has a free slab, what is live in the segment is to be relocated, as the
+//! cleaner does: into segments that are laid out over the drives there are.
+//!
+//! Invariants:
+//! 1. A column takes the place of another only while its segment is the same one, sealed, and no row of it is under way. So
+//!    what was read to make it is all there is.
+//! 2. The old column's slab is used again only when a checkpoint that does not name it is durable and readers have left.
+
+use super::{Inner, Quarantined, Segment, SegmentState, SegmentTable, layouts::Domain};
+use crate::{
+    bugs::{Bug, planted},
+    segment::readers::ReaderEpochs,
+};
+use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentGeneration, SegmentId};
+use quoin_stripe::{Column, ColumnSet, StripeSet};
+use quoin_world::atomic::Ordering;
+use std::collections::BTreeSet;
+
+/// A column to be made again elsewhere. Its new slab is taken until [`SegmentTable::end_move`].
+#[derive(Clone, Debug)]
+pub(crate) struct ColumnMove {
+    pub segment: SegmentId,
+    generation: SegmentGeneration,
+    /// Where the segment lies now.
+    pub stripes: StripeSet,
+    /// Which of its columns.
+    pub place: usize,
+    /// How much of it there is, in bytes of the segment's data.
+    pub written_bytes: u64,
+    /// Where it goes.
+    pub to: Column,
+}
+
+/// A slab that a column left.
+pub(super) struct LeftSlab {
+    column: Column,
+    wait: Quarantined,
+}
+
+/// What is to lie elsewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Displaced {
+    /// Segments that lack a column, and the live bytes in them.
+    pub degraded_segments: u64,
+    pub degraded_bytes: u64,
+    /// The fewest further failures that a segment with live data tolerates; `None` while none is degraded.
+    pub least_tolerance: Option<u8>,
+}
+
+impl Segment {
+    /// True when nothing more is written to it, and all that was is hardened.
+    fn is_settled(&self, inner: &Inner) -> bool {
+        self.state == SegmentState::Sealed
+            && self.rows_under_way == 0
+            && self.placed_sectors == 0
+            && self.written_in <= inner.hardened
+    }
+
+    fn holds_anything(&self) -> bool {
+        self.live_sectors > 0 || self.last_placed.is_some() || self.placed_sectors > 0
+    }
+}
+
+impl Inner {
+    /// The columns of a segment that do not hold what they should, or whose drive is gone.
+    fn gone(&self, segment: &Segment) -> ColumnSet {
+        let columns = segment.stripes.columns.iter().enumerate();
+        let lost = columns.filter(|(_, column)| !self.held_slabs.contains_key(&column.drive));
+        lost.fold(segment.stripes.missing, |set, (place, _)| set.with(ColumnSet::one(place)))
+    }
+
+    /// Those on drives that nothing new is to lie on, though they hold what they should.
+    fn leaving(&self, segment: &Segment) -> ColumnSet {
+        let columns = segment.stripes.columns.iter().enumerate();
+        let leaves = |column: &Column| {
+            self.held_slabs.contains_key(&column.drive) && !self.layouts.takes(column.drive)
+        };
+        columns
+            .filter(|(_, column)| leaves(column))
+            .fold(ColumnSet::default(), |set, (place, _)| set.with(ColumnSet::one(place)))
+    }
+
+    /// A free slab for a column of a segment: of the domain with the most, where the segment has no other column.
+    fn slab_for(&self, segment: &Segment, place: usize) -> Option<Column> {
+        let gone = self.gone(segment);
+        let others = segment.stripes.columns.iter().enumerate();
+        let taken: BTreeSet<Domain> = others
+            .filter(|(other, _)| *other != place && !gone.has(*other))
+            .filter_map(|(_, column)| self.layouts.domain(column.drive))
+            .collect();
+        let free = self.free_slabs.iter().filter(|(drive, free)| {
+            !free.is_empty() && self.layouts.domain(**drive).is_some_and(|domain| !taken.contains(&domain))
+        });
+        let (drive, free) = free.max_by_key(|(drive, free)| (free.len(), std::cmp::Reverse(**drive)))?;
+        free.first().map(|slab| Column { drive: *drive, slab: *slab })
+    }
+
+    /// Whether moving what is live elsewhere protects it better: new segments tolerate more failures.
+    fn gains_by_relocation(&self, segment: &Segment) -> bool {
+        let left = usize::from(segment.stripes.geometry.parity).saturating_sub(self.gone(segment).len());
+        let leaves = !self.leaving(segment).is_empty();
+        leaves || usize::from(self.layouts.of_data().parity()) > left
+    }
+
+    /// What waits for a checkpoint and for readers before it is used again.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Quarantined> {
+        self.quarantine.iter().chain(self.left_slabs.iter().map(|left| &left.wait))
+    }
+
+    pub(super) fn free_left_slabs(&mut self, may: impl Fn(&Quarantined) -> bool) -> bool {
+        let before = self.left_slabs.len();
+        for left in std::mem::take(&mut self.left_slabs) {
+            if may(&left.wait) {
+                self.comes_free(left.column);
+            } else {
+                self.left_slabs.push(left);
+            }
+        }
+        self.left_slabs.len() < before
+    }
+}
+
+impl SegmentTable {
+    /// A row is on its way to a segment.
+    pub(crate) fn row_begins(&self, id: SegmentId) {
+        self.inner.write().segments[id.0 as usize].rows_under_way += 1;
+    }
+
+    /// A row landed, on all columns of its segment but these, which are missing from now on. Called before the row counts.
+    pub(crate) fn row_landed(&self, id: SegmentId, generation: SegmentGeneration, failed: ColumnSet) {
+        let mut inner = self.inner.write();
+        let next_checkpoint = inner.next_checkpoint;
+        let segment = &mut inner.segments[id.0 as usize];
+        if segment.state == SegmentState::Free || segment.generation != generation {
+            return;
+        }
+        assert!(segment.rows_under_way > 0, "a row of segment {id} lands that was under way");
+        segment.rows_under_way -= 1;
+        segment.written_in = segment.written_in.max(next_checkpoint);
+        if !failed.is_empty() && !planted(Bug::TrustLostColumn) {
+            segment.stripes.missing = segment.stripes.missing.with(failed);
+            inner.losses += 1;
+            self.may_be_displaced.store(true, Ordering::Release);
+        }
+        inner.dirty(id.0);
+    }
+
+    /// The next column to be made again, and a slab for it, which is taken: of the segment that tolerates the fewest further
+    /// failures. Columns on drives that are gone only if `is_due` says so. At least `kept` net slabs stay free.
+    pub(crate) fn begin_move(
+        &self,
+        kept: u64,
+        but: &BTreeSet<SegmentId>,
+        is_due: impl Fn(DriveIndex) -> bool,
+    ) -> Option<ColumnMove> {
+        let mut inner = self.inner.write();
+        if inner.net_free() <= kept {
+            return None;
+        }
+        let mut best: Option<(usize, u32, usize, Column)> = None;
+        for id in 1..inner.segments.len() {
+            let segment = &inner.segments[id];
+            if !segment.holds_anything() || !segment.is_settled(&inner) || but.contains(&SegmentId(id as u32))
+            {
+                continue;
+            }
+            let gone = inner.gone(segment);
+            let places = gone.with(inner.leaving(segment));
+            let wanted = |place: &usize| {
+                let drive = segment.stripes.columns[*place].drive;
+                segment.stripes.missing.has(*place) || inner.held_slabs.contains_key(&drive) || is_due(drive)
+            };
+            let Some(place) = places.iter().find(wanted) else { continue };
+            let left = usize::from(segment.stripes.geometry.parity).saturating_sub(gone.len());
+            if gone.len() > usize::from(segment.stripes.geometry.parity)
+                || best.is_some_and(|(least, ..)| least <= left)
+            {
+                continue;
+            }
+            if let Some(to) = inner.slab_for(segment, place) {
+                best = Some((left, id as u32, place, to));
+            }
+        }
+        let (_, id, place, to) = best?;
+        let is_free = inner.free_slabs.get_mut(&to.drive).is_some_and(|free| free.remove(&to.slab));
+        assert!(is_free, "a column is moved to a free slab");
+        let segment = &inner.segments[id as usize];
+        Some(ColumnMove {
+            segment: SegmentId(id),
+            generation: segment.generation,
+            stripes: segment.stripes.clone(),
+            place,
+            written_bytes: segment.written_bytes,
+            to,
+        })
+    }
+
+    /// Puts the new column in the place of the old one, if it was made and the segment is still what it was. Otherwise its slab
+    /// is free again. True if it took its place.
+    pub(crate) fn end_move(&self, moved: &ColumnMove, is_made: bool, readers: &ReaderEpochs) -> bool {
+        let mut inner = self.inner.write();
+        let id = moved.segment.0;
+        let known = inner.segments.get(id as usize);
+        let is_same = known.is_some_and(|segment| {
+            segment.generation == moved.generation
+                && segment.state == SegmentState::Sealed
+                && segment.stripes.columns == moved.stripes.columns
+                && segment.written_bytes == moved.written_bytes
+                && segment.rows_under_way == 0
+        });
+        // The new drive may have been lost meanwhile.
+        let is_there = inner.held_slabs.contains_key(&moved.to.drive);
+        if !is_made || !is_same || !is_there {
+            inner.comes_free(moved.to);
+            return false;
+        }
+        let (generation, reader_epoch) = (inner.next_checkpoint, readers.current());
+        let segment = &mut inner.segments[id as usize];
+        let old = segment.stripes.columns[moved.place];
+        let mut columns = segment.stripes.columns.to_vec();
+        columns[moved.place] = moved.to;
+        segment.stripes.columns = columns.into();
+        segment.stripes.missing = segment.stripes.missing.without(ColumnSet::one(moved.place));
+        inner.dirty(id);
+        let wait = Quarantined { id: moved.segment, generation, reader_epoch };
+        inner.left_slabs.push(LeftSlab { column: old, wait });
+        if planted(Bug::ReuseLeftSlab) {
+            inner.free_left_slabs(|_| true);
+        }
+        true
+    }
+
+    /// Whether any column is to lie elsewhere.
+    pub(crate) fn is_any_displaced(&self) -> bool {
+        if !self.may_be_displaced.load(Ordering::Acquire) {
+            return false;
+        }
+        let inner = self.inner.read();
+        let is_displaced = |segment: &Segment| {
+            segment.state != SegmentState::Free
+                && segment.holds_anything()
+                && !inner.gone(segment).with(inner.leaving(segment)).is_empty()
+        };
+        let is_any = inner.segments.iter().any(is_displaced);
+        // NOTE: with the lock held, under which columns are displaced.
+        self.may_be_displaced.store(is_any, Ordering::Release);
+        is_any
+    }
+
+    /// What is to lie elsewhere, in figures.
+    pub(crate) fn displaced(&self) -> Displaced {
+        let mut displaced = Displaced::default();
+        if !self.may_be_displaced.load(Ordering::Acquire) {
+            return displaced;
+        }
+        let inner = self.inner.read();
+        for segment in inner.segments.iter().filter(|segment| segment.live_sectors > 0) {
+            let gone = inner.gone(segment).len();
+            let left = usize::from(segment.stripes.geometry.parity).saturating_sub(gone) as u8;
+            displaced.least_tolerance = Some(displaced.least_tolerance.map_or(left, |least| least.min(left)));
+            if gone > 0 {
+                displaced.degraded_segments += 1;
+                displaced.degraded_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+            }
+        }
+        displaced
+    }
+
+    /// A segment whose live content is to be relocated: a column of it is to lie elsewhere, and there is no slab for it.
+    pub(crate) fn to_relocate(
+        &self,
+        but: &BTreeSet<u32>,
+        is_due: impl Fn(DriveIndex) -> bool,
+    ) -> Option<(SegmentId, Segment)> {
+        if !self.may_be_displaced.load(Ordering::Acquire) {
+            return None;
+        }
+        let inner = self.inner.read();
+        let found = (1..inner.segments.len()).find(|id| {
+            let segment = &inner.segments[*id];
+            let gone = inner.gone(segment);
+            let mut places = gone.with(inner.leaving(segment)).iter();
+            let wanted = |place: usize| {
+                let drive = segment.stripes.columns[place].drive;
+                let is_wanted = segment.stripes.missing.has(place)
+                    || inner.held_slabs.contains_key(&drive)
+                    || is_due(drive);
+                is_wanted && inner.slab_for(segment, place).is_none()
+            };
+            segment.live_sectors > 0
+                && segment.may_be_cleaned()
+                && !but.contains(&(*id as u32))
+                && gone.len() <= usize::from(segment.stripes.geometry.parity)
+                && inner.gains_by_relocation(segment)
+                && places.any(wanted)
+        })?;
+        Some((SegmentId(found as u32), inner.segments[found].clone()))
+    }
+}
