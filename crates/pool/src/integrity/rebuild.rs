@@ -79,9 +79,9 @@ impl Slice {
     /// Makes columns again, several at a time, until there is none that can be. False if there was none.
     async fn rebuild_some(&self) -> Result<bool, PoolError> {
         let (mut moving, mut under_way) = (FuturesUnordered::new(), BTreeSet::<SegmentId>::new());
-        let mut did = false;
+        let (mut did, mut failure) = (false, None);
         loop {
-            while moving.len() < MOVES_AT_ONCE && !self.store.health().is_failed() {
+            while moving.len() < MOVES_AT_ONCE && failure.is_none() && !self.store.health().is_failed() {
                 let kept = self.space.checkpoint_slabs();
                 let is_due = |drive| self.store.is_rebuild_due(drive, self.world().now());
                 let Some(next) = self.segments.table.begin_move(kept, &under_way, is_due) else { break };
@@ -96,20 +96,24 @@ impl Slice {
                     made.map(|_| (next.segment, took_place))
                 });
             }
-            let Some(ended) = moving.next().await else { return Ok(did) };
-            let (segment, took_place) = ended?;
-            // NOTE: one that did not take its place stays out of this turn: it would be tried again and again.
-            if took_place {
-                under_way.remove(&segment);
-                did = true;
-                self.requests.nudge();
+            // NOTE: all of them end, also if one fails: a drive takes a write that nobody waits for as its failure.
+            match moving.next().await {
+                Some(Ok((segment, true))) => {
+                    under_way.remove(&segment);
+                    did = true;
+                    self.requests.nudge();
+                }
+                // It stays out of this turn, or it would be tried again and again.
+                Some(Ok((_, false))) => {}
+                Some(Err(error)) => failure = Some(error),
+                None => return failure.map_or(Ok(did), Err),
             }
         }
     }
 
     /// Makes a column in its new slab, hardened. False if it cannot be made now.
     async fn make_column(&self, next: &ColumnMove) -> Result<bool, PoolError> {
-        let (store, world) = (&self.store, self.world());
+        let store = &self.store;
         let geometry = next.stripes.geometry;
         let end = next.written_bytes / u64::from(geometry.data);
         let mut at = 0;
@@ -129,7 +133,6 @@ impl Slice {
             }
             self.counters.rebuild.bytes.add(range.len);
             at = range.end();
-            world.yield_now().await;
         }
         // NOTE: durable before the table says that it is there.
         match store.flush_drive(next.to.drive).await {
