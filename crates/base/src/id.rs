@@ -50,7 +50,7 @@ macro_rules! in_order {
             }
 
             /// The numbers from this one on that are below `end`.
-            pub fn until(self, end: $name) -> impl DoubleEndedIterator<Item = $name> {
+            pub fn until(self, end: $name) -> impl DoubleEndedIterator<Item = $name> + Clone {
                 (self.0..end.0).map($name)
             }
         }
@@ -91,6 +91,11 @@ number!(
     BlockNumber(u64)
 );
 in_order!(BlockNumber);
+number!(
+    /// A block within a volume or layer, in the order of its addresses: the first pool block is 0.
+    BlockIndex(u64)
+);
+in_order!(BlockIndex);
 number!(
     /// A page of metadata within its page space or, of a page that leads to others, within its level. What each space
     /// numbers is its own; in that of the trees 0 means "no page". Reused; in the space of the trees only after every
@@ -148,6 +153,13 @@ generation!(CheckpointGeneration);
 generation!(LabelGeneration);
 generation!(MembersGeneration);
 generation!(GrantGeneration);
+
+impl BlockIndex {
+    /// Its first byte, in blocks of so many bytes.
+    pub const fn offset_bytes(self, block_bytes: u64) -> u64 {
+        self.0 * block_bytes
+    }
+}
 
 /// Bits of a volume's id that count the volumes of its slice.
 const VOLUME_BITS: u32 = 28;

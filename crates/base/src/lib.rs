@@ -11,7 +11,7 @@ mod range;
 
 pub use checksum::{Crc32c, Crc64, crc32c, crc64};
 pub use id::{
-    BlockNumber, CheckpointGeneration, DriveId, DriveIndex, Epoch, GrantGeneration, HolderId,
+    BlockIndex, BlockNumber, CheckpointGeneration, DriveId, DriveIndex, Epoch, GrantGeneration, HolderId,
     LabelGeneration, LayerId, MembersGeneration, PageNumber, PoolId, SegmentGeneration, SegmentId, Sequence,
     SliceId, VolumeId,
 };

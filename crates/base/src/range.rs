@@ -1,5 +1,6 @@
 //! Byte ranges.
 
+use crate::BlockIndex;
 use std::ops::Range;
 
 /// `len` bytes from byte `offset` on.
@@ -41,6 +42,16 @@ impl ByteRange {
     /// True when they have a byte in common.
     pub fn overlaps(&self, other: &ByteRange) -> bool {
         self.offset < other.end() && other.offset < self.end()
+    }
+
+    /// The block that its first byte is in.
+    pub fn first_block(&self, block_bytes: u64) -> BlockIndex {
+        BlockIndex(self.offset / block_bytes)
+    }
+
+    /// The block behind the last one that it touches.
+    pub fn end_block(&self, block_bytes: u64) -> BlockIndex {
+        BlockIndex(self.end().div_ceil(block_bytes))
     }
 
     /// Cuts the range at every multiple of `unit`, in order.

@@ -3,7 +3,7 @@
 //! Sizes are asserted at compile time. Nothing here is trusted when it is read back: each structure carries
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
-use quoin_base::{BlockNumber, Crc64, DriveIndex, LayerId, MIB, crc64};
+use quoin_base::{BlockIndex, BlockNumber, Crc64, DriveIndex, LayerId, MIB, crc64};
 use quoin_drive::{GRANT_PAGE_BYTES, MOST_JOURNAL_COLUMNS, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
 use zerocopy::{
@@ -406,21 +406,21 @@ impl RecordKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CopySource {
     pub layer: LayerId,
-    pub index: u64,
+    pub index: BlockIndex,
 }
 
 impl CopySource {
     pub(crate) fn pack(self) -> u64 {
-        self.index | u64::from(self.layer.0) << 40
+        self.index.0 | u64::from(self.layer.0) << 40
     }
 
     pub(crate) fn unpack(word: u64) -> Self {
-        Self { layer: LayerId((word >> 40) as u32), index: word & ((1 << 40) - 1) }
+        Self { layer: LayerId((word >> 40) as u32), index: BlockIndex(word & ((1 << 40) - 1)) }
     }
 
     /// The block that is so many behind it.
     pub(crate) fn plus(self, blocks: u64) -> Self {
-        Self { index: self.index + blocks, ..self }
+        Self { index: self.index.plus(blocks), ..self }
     }
 }
 

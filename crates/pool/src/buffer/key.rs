@@ -1,6 +1,6 @@
 //! Names of blocks in the write buffer.
 
-use quoin_base::LayerId;
+use quoin_base::{BlockIndex, LayerId};
 
 /// A block of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -8,6 +8,5 @@ pub(crate) struct BlockKey {
     pub layer: LayerId,
     /// The layer's: blocks of all layers of a tree that have the same index are in one shard.
     pub family: LayerId,
-    /// In units of the pool block.
-    pub index: u64,
+    pub index: BlockIndex,
 }

@@ -27,7 +27,7 @@ use crate::{
 };
 use hashbrown::HashMap;
 pub(crate) use key::BlockKey;
-use quoin_base::{LayerId, SECTOR_BYTES, Sequence};
+use quoin_base::{BlockIndex, LayerId, SECTOR_BYTES, Sequence};
 use quoin_world::{
     Mutex, MutexGuard,
     atomic::{AtomicU64, Ordering},
@@ -179,7 +179,7 @@ impl Buffer {
     }
 
     fn shard_index(&self, key: BlockKey) -> usize {
-        let region = key.index / (REGION_BYTES / self.block_bytes);
+        let region = key.index.0 / (REGION_BYTES / self.block_bytes);
         FxBuildHasher.hash_one((key.family, region)) as usize % SHARDS
     }
 
@@ -217,22 +217,22 @@ impl Buffer {
     }
 
     /// The blocks of a volume that have anything but zeroes buffered, ascending.
-    pub(crate) fn blocks_with_data(&self, layer: &Layer, blocks: Range<u64>) -> Vec<u64> {
+    pub(crate) fn blocks_with_data(&self, layer: &Layer, blocks: Range<BlockIndex>) -> Vec<BlockIndex> {
         self.blocks_where(layer, blocks, |fragment| !matches!(fragment.content, Content::Zero))
     }
 
     /// The blocks of a volume that would read as anything but zeroes after a crash, as far as the buffer decides,
     /// ascending: zeroes that are not hardened do not count yet.
-    pub(crate) fn blocks_to_unmap(&self, layer: &Layer, blocks: Range<u64>) -> Vec<u64> {
+    pub(crate) fn blocks_to_unmap(&self, layer: &Layer, blocks: Range<BlockIndex>) -> Vec<BlockIndex> {
         self.blocks_where(layer, blocks, |e| !matches!(e.content, Content::Zero) || !e.batch.is_hardened())
     }
 
     fn blocks_where(
         &self,
         layer: &Layer,
-        blocks: Range<u64>,
+        blocks: Range<BlockIndex>,
         wanted: impl Fn(&Fragment) -> bool,
-    ) -> Vec<u64> {
+    ) -> Vec<BlockIndex> {
         let mut layers = vec![layer.id];
         layers.extend(std::iter::successors(layer.below(), |below| below.below()).map(|below| below.id));
         let mut found = Vec::new();
@@ -248,7 +248,7 @@ impl Buffer {
     }
 
     /// Whether the whole block is buffered as zeroes.
-    pub(crate) fn is_zeroed(&self, layer: &Layer, index: u64) -> bool {
+    pub(crate) fn is_zeroed(&self, layer: &Layer, index: BlockIndex) -> bool {
         let shard = self.shard(layer.block(index));
         let fragments = shard.visible(layer, index);
         let zeroed = |fragment: &&Fragment| matches!(fragment.content, Content::Zero);
@@ -548,7 +548,7 @@ impl Shard {
     }
 
     /// The fragments of a block that a reader of the layer sees: while it is pending, its parent's show where it has none.
-    pub(crate) fn visible(&self, layer: &Layer, index: u64) -> Cow<'_, [Fragment]> {
+    pub(crate) fn visible(&self, layer: &Layer, index: BlockIndex) -> Cow<'_, [Fragment]> {
         let own = self.fragments(layer.block(index)).unwrap_or_default();
         let Some(mut below) = layer.below().filter(|_| !planted(Bug::ReadOwnOnly)) else {
             return Cow::Borrowed(own);

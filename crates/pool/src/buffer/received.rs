@@ -74,7 +74,7 @@ impl Received {
         place.offset += u64::from(self.payload_offset);
         Some(JournalSource {
             place,
-            record_sector: key.index * u64::from(block_sectors) + u64::from(self.start),
+            record_sector: key.index.0 * u64::from(block_sectors) + u64::from(self.start),
             record_bytes: self.data.bytes().len() as u32,
             crcs: [self.crc].into(),
         })

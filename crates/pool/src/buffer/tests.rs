@@ -6,7 +6,7 @@ use crate::{
     journal::Batch,
 };
 use proptest::prelude::*;
-use quoin_base::{LayerId, Sequence, crc32c};
+use quoin_base::{BlockIndex, LayerId, Sequence, crc32c};
 use quoin_world::Slice as Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 const APART: u64 = 12_345;
 
 fn key(block: u64) -> BlockKey {
-    BlockKey { layer: LayerId(1), family: LayerId(1), index: block }
+    BlockKey { layer: LayerId(1), family: LayerId(1), index: BlockIndex(block) }
 }
 
 /// Sequence and first byte of each sector that the buffer covers.
@@ -92,7 +92,7 @@ proptest! {
                 Step::Evict => for block in taken.drain(..) {
                     let gone: Vec<u64> = block.fragments.iter().map(|fragment| fragment.sequence.0).collect();
                     buffer.evict([&block]);
-                    for sector in &mut model[(block.key.index / APART) as usize] {
+                    for sector in &mut model[(block.key.index.0 / APART) as usize] {
                         *sector = sector.filter(|(sequence, _)| !gone.contains(sequence));
                     }
                 },

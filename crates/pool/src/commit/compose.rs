@@ -115,11 +115,11 @@ impl Slice {
     ) -> Result<Verified, PoolError> {
         self.counters.damage.ram_faults.add(1);
         let (volume, block) = (layer.volume.id, key.index);
-        tracing::error!(%volume, block, "a buffered block changed in RAM; it is read from the journal again");
+        tracing::error!(%volume, %block, "a buffered block changed in RAM; it is read from the journal again");
         let source = received.in_journal(key, &fragment.batch, self.buffer.sectors_per_block());
         let source = source.ok_or_else(|| PoolError::Medium {
             volume,
-            offset: block * self.buffer.block_bytes,
+            offset: block.offset_bytes(self.buffer.block_bytes),
             reason: "it changed in RAM before it was destaged, and the journal does not have it".into(),
             unread: false,
         })?;

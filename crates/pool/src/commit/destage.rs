@@ -380,7 +380,7 @@ impl Committer {
             let is_lost = tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
                 || waited >= WAITED_FOR && slice.forks.await_destage() && self.is_unreadable(&block).await;
             if is_lost {
-                tracing::error!(layer = %key.layer, block = key.index, tries, "given up after failed reads; it is lost");
+                tracing::error!(layer = %key.layer, block = key.index.0, tries, "given up after failed reads; it is lost");
                 slice.counters.damage.lost_blocks.add(1);
                 self.retries.forget(key);
                 if let Some(layer) = &block.layer {

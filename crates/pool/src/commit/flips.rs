@@ -23,7 +23,7 @@ impl Flips {
             if left == 0 {
                 return;
             }
-            let bit = block.key.index as usize * 7919;
+            let bit = block.key.index.0 as usize * 7919;
             let in_ram = block.fragments.iter_mut().find_map(|fragment| match &mut fragment.content {
                 Content::Ram(received) => Some(received),
                 Content::Zero | Content::Journal(_) | Content::Placed(_) | Content::Shared(_) => None,

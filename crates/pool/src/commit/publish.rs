@@ -17,14 +17,14 @@ use crate::{
     meta::Page,
 };
 use futures_util::{StreamExt, stream};
-use quoin_base::LayerId;
+use quoin_base::{BlockIndex, LayerId};
 use std::sync::Arc;
 
 impl Committer {
     /// Fetches the metadata pages that [`Committer::publish`] will want, many at a time.
     pub(super) async fn prefetch(&self, batch: &[Composed]) -> Result<(), PoolError> {
         let neighbours = batch.chunk_by(|one, next| {
-            let leaf = |c: &Composed| (c.taken.key.layer, c.taken.key.index / TREE_FAN_OUT);
+            let leaf = |c: &Composed| (c.taken.key.layer, c.taken.key.index.0 / TREE_FAN_OUT);
             leaf(one) == leaf(next)
         });
         let fetches: Vec<_> = neighbours.map(|blocks| self.prefetch_for(blocks)).collect();
@@ -145,10 +145,10 @@ impl Committer {
     async fn leaf_to_publish(
         &mut self,
         layer: &Arc<Layer>,
-        index: u64,
+        index: BlockIndex,
         last: &mut LastLeaf,
     ) -> Result<Arc<Page>, PoolError> {
-        let of = (layer.id, index / TREE_FAN_OUT);
+        let of = (layer.id, index.0 / TREE_FAN_OUT);
         if let LastLeaf::ToChange(_, leaf) = &*last
             && last.is_of(of)
         {
@@ -163,10 +163,10 @@ impl Committer {
     async fn leaf_as_it_is(
         &self,
         layer: &Layer,
-        index: u64,
+        index: BlockIndex,
         last: &mut LastLeaf,
     ) -> Result<Option<Arc<Page>>, PoolError> {
-        let of = (layer.id, index / TREE_FAN_OUT);
+        let of = (layer.id, index.0 / TREE_FAN_OUT);
         match &*last {
             LastLeaf::ToChange(_, leaf) if last.is_of(of) => Ok(Some(leaf.clone())),
             LastLeaf::AsItIs(_, leaf) if last.is_of(of) => Ok(leaf.clone()),

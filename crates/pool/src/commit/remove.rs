@@ -9,7 +9,7 @@ use crate::{
     integrity::quarantine::LOST_NODE,
     maps::tree::{Spot, node},
 };
-use quoin_base::PageNumber;
+use quoin_base::{BlockIndex, PageNumber};
 use quoin_world::atomic::Ordering;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl Committer {
                 Ok(page) => page,
                 Err(why) => {
                     // What it leads to stays taken; it itself is given back below.
-                    self.note_damaged(layer, number, Spot { block, level }, &why).await;
+                    self.note_damaged(layer, number, Spot { block: BlockIndex(block), level }, &why).await;
                     break;
                 }
             };

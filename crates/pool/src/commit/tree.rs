@@ -9,12 +9,16 @@ use crate::{
     maps::tree::{Spot, missing_node, node, slot},
     meta::Page,
 };
-use quoin_base::PageNumber;
+use quoin_base::{BlockIndex, PageNumber};
 use std::sync::{Arc, atomic::Ordering};
 
 impl Committer {
     /// The leaf that maps `block`, a layer's own and dirty, with its way there made or copied if need be.
-    pub(crate) async fn leaf_to_change(&mut self, layer: &Layer, block: u64) -> Result<Arc<Page>, PoolError> {
+    pub(crate) async fn leaf_to_change(
+        &mut self,
+        layer: &Layer,
+        block: BlockIndex,
+    ) -> Result<Arc<Page>, PoolError> {
         let slice = self.slice.clone();
         let root = ThinEntry(layer.root.load(Ordering::Acquire));
         let own = self.own_node(layer, root, Spot { block, level: TREE_LEVELS - 1 }).await?;

@@ -24,7 +24,7 @@ use crate::{
     lifecycle::slice::Slice,
     maps::{blocks::BlockPlace, tree::slot},
 };
-use quoin_base::{BlockNumber, ByteRange, LayerId, SECTOR_BYTES, VolumeId};
+use quoin_base::{BlockIndex, BlockNumber, ByteRange, LayerId, SECTOR_BYTES, VolumeId};
 use quoin_world::Slice as Bytes;
 use std::{sync::Arc, time::Duration};
 
@@ -96,7 +96,7 @@ impl Slice {
             () if range.len < block_bytes => self.copy_data(source, from, target, range, range.len).await?,
             () => {
                 let blocks = ByteRange::new(range.offset, range.len / block_bytes * block_bytes);
-                self.copy_blocks(&map, from / block_bytes, target, blocks).await?
+                self.copy_blocks(&map, BlockIndex(from / block_bytes), target, blocks).await?
             }
         };
         self.counters.host.copied_bytes.add(done);
@@ -122,39 +122,39 @@ impl Slice {
     async fn copy_blocks(
         &self,
         map: &Arc<Layer>,
-        first: u64,
+        first: BlockIndex,
         target: VolumeId,
         range: ByteRange,
     ) -> Result<u64, PoolError> {
         let block_bytes = self.buffer.block_bytes;
-        let end = first + range.len / block_bytes;
+        let end = first.plus(range.len / block_bytes);
         let source = map.volume.id;
         let found = self.leaf_of(source, first).await;
-        let found = found.map_err(|error| unreadable(source, first * block_bytes, error))?;
+        let found = found.map_err(|error| unreadable(source, first.offset_bytes(block_bytes), error))?;
         // Up to the next leaf there is a hole, for which the target is unmapped.
         let (start, leaf) = match found {
             Some(Reached::Damaged { first: start, error, .. }) if start <= first => {
-                return Err(unreadable(source, first * block_bytes, error));
+                return Err(unreadable(source, first.offset_bytes(block_bytes), error));
             }
             Some(Reached::Leaf(start, leaf)) if start <= first => (start, leaf),
             hole => {
                 let hole_end = hole.map_or(end, |found| found.first().min(end));
-                let hole = ByteRange::new(range.offset, (hole_end - first) * block_bytes);
+                let hole = ByteRange::new(range.offset, (hole_end.0 - first.0) * block_bytes);
                 self.unmap(target, hole).await?;
                 return Ok(hole.len);
             }
         };
-        let stop = (start + TREE_FAN_OUT).min(end);
-        let part = ByteRange::new(range.offset, (stop - first) * block_bytes);
+        let stop = start.plus(TREE_FAN_OUT).min(end);
+        let part = ByteRange::new(range.offset, (stop.0 - first.0) * block_bytes);
         let mut layer = self.confirmed_layer(target).await?;
         let mut batches = Vec::new();
         // A record lies within a region, and is of mapped blocks only or of none.
         for piece in part.split(REGION_BYTES) {
-            let begin = first + (piece.offset - range.offset) / block_bytes;
-            let blocks: Vec<u64> = (begin..begin + piece.len / block_bytes).collect();
-            let is_mapped = |index: u64| ThinEntry(leaf.get(slot(index, 0))).block().is_some();
+            let begin = first.plus((piece.offset - range.offset) / block_bytes);
+            let blocks: Vec<_> = begin.until(begin.plus(piece.len / block_bytes)).collect();
+            let is_mapped = |index: BlockIndex| ThinEntry(leaf.get(slot(index, 0))).block().is_some();
             for run in blocks.chunk_by(|a, b| is_mapped(*a) == is_mapped(*b)) {
-                let offset = range.offset + (run[0] - first) * block_bytes;
+                let offset = range.offset + (run[0].0 - first.0) * block_bytes;
                 let run_range = ByteRange::new(offset, run.len() as u64 * block_bytes);
                 if is_mapped(run[0]) {
                     let source = CopySource { layer: map.id, index: run[0] };
@@ -252,7 +252,7 @@ impl Slice {
         let map = self.forks.layer(source.layer);
         let Some(map) = map else {
             // Whoever meets this saw the buffer before it was destaged, and looks again.
-            let (volume, offset) = (layer.volume.id, key.index * self.buffer.block_bytes);
+            let (volume, offset) = (layer.volume.id, key.index.offset_bytes(self.buffer.block_bytes));
             let reason = format!("layer {}, which it was copied from, is gone", source.layer);
             return Err(PoolError::Medium { volume, offset, reason, unread: false });
         };

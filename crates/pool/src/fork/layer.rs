@@ -12,7 +12,7 @@ use crate::{
     meta::LayerImage,
     space::Claim,
 };
-use quoin_base::{ByteRange, LayerId, Sequence, VolumeId};
+use quoin_base::{BlockIndex, ByteRange, LayerId, Sequence, VolumeId};
 use quoin_world::{
     Mutex,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -193,7 +193,7 @@ impl Layer {
     }
 
     /// A block of it.
-    pub(crate) fn block(&self, index: u64) -> BlockKey {
+    pub(crate) fn block(&self, index: BlockIndex) -> BlockKey {
         BlockKey { layer: self.id, family: self.family, index }
     }
 

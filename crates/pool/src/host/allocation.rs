@@ -80,7 +80,7 @@ impl Slice {
             }
         }
         // Of what cannot be told, hosts are not to think that it reads as zeroes.
-        let (leaf, is_damaged) = match self.leaf(layer, range.offset / self.buffer.block_bytes).await {
+        let (leaf, is_damaged) = match self.leaf(layer, range.first_block(self.buffer.block_bytes)).await {
             Ok(leaf) => (leaf, false),
             Err(PoolError::Corrupt { .. }) => (None, true),
             Err(error) => return Err(error),
@@ -92,7 +92,7 @@ impl Slice {
                 Buffered::Unmapped => false,
                 Buffered::Ask if is_damaged => true,
                 Buffered::Ask => leaf.as_ref().is_some_and(|leaf| {
-                    let slot = tree::slot(piece.offset / self.buffer.block_bytes, 0);
+                    let slot = tree::slot(piece.first_block(self.buffer.block_bytes), 0);
                     ThinEntry(leaf.get(slot)).block().is_some()
                 }),
             };
@@ -104,12 +104,12 @@ impl Slice {
     /// What the buffer says of each block of a range within one region; or the batch to wait for.
     fn buffered_allocation(&self, layer: &Layer, range: ByteRange) -> Result<Vec<Buffered>, Arc<Batch>> {
         let block_bytes = self.buffer.block_bytes;
-        let shard = self.buffer.shard(layer.block(range.offset / block_bytes));
+        let shard = self.buffer.shard(layer.block(range.first_block(block_bytes)));
         let of_block = |piece: ByteRange| {
             let fragments = if shard.is_empty() {
                 Cow::Borrowed(&[][..])
             } else {
-                shard.visible(layer, piece.offset / block_bytes)
+                shard.visible(layer, piece.first_block(block_bytes))
             };
             if fragments.iter().any(|e| !matches!(e.content, Content::Zero)) {
                 return Ok(Buffered::Mapped);

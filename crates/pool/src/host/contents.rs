@@ -49,7 +49,7 @@ impl Slice {
     ) -> Result<Verified, PoolError> {
         let damaged = |reason: String, unread| PoolError::Medium {
             volume: layer.volume.id,
-            offset: key.index * self.buffer.block_bytes,
+            offset: key.index.offset_bytes(self.buffer.block_bytes),
             reason,
             unread,
         };
@@ -74,7 +74,7 @@ impl Slice {
         fragment: &Fragment,
         source: &JournalSource,
     ) -> Result<Verified, PoolError> {
-        let first = key.index * u64::from(self.buffer.sectors_per_block()) + u64::from(fragment.start);
+        let first = key.index.0 * u64::from(self.buffer.sectors_per_block()) + u64::from(fragment.start);
         let range = ByteRange::new(first * SECTOR_BYTES, u64::from(fragment.sectors) * SECTOR_BYTES);
         self.read_journal_range(source, range).await.map_err(|(reason, unread)| PoolError::Medium {
             volume: layer.volume.id,

@@ -15,7 +15,7 @@ use crate::{
     maps::tree::{missing_node, slot},
     meta::Page,
 };
-use quoin_base::{ByteRange, VolumeId};
+use quoin_base::{BlockIndex, ByteRange, VolumeId};
 use std::{ops::Range, sync::Arc};
 
 /// Leaves after which what was recorded is waited for, and other tasks of the thread have a turn.
@@ -24,14 +24,14 @@ const LEAVES_A_TURN: usize = 64;
 /// What a walk to the next leaf comes to.
 pub(crate) enum Reached {
     /// A leaf, and the first block that it maps.
-    Leaf(u64, Arc<Page>),
+    Leaf(BlockIndex, Arc<Page>),
     /// A node that cannot be read, and the blocks that it may map.
-    Damaged { first: u64, blocks: u64, error: PoolError },
+    Damaged { first: BlockIndex, blocks: u64, error: PoolError },
 }
 
 impl Reached {
     /// The first block that is mapped there.
-    pub(crate) fn first(&self) -> u64 {
+    pub(crate) fn first(&self) -> BlockIndex {
         match self {
             Reached::Leaf(first, _) | Reached::Damaged { first, .. } => *first,
         }
@@ -61,7 +61,7 @@ impl Slice {
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
         let block_bytes = self.buffer.block_bytes;
-        let (first, end) = (range.offset / block_bytes, range.end().div_ceil(block_bytes));
+        let (first, end) = (range.first_block(block_bytes), range.end_block(block_bytes));
         let held = self.buffer.blocks_to_unmap(&*self.confirmed_layer(volume).await?, first..end);
         self.append_unmaps(volume, range, &held, reach, batches).await?;
         let (mut at, mut leaves) = (first, 0);
@@ -72,22 +72,24 @@ impl Slice {
             let (start, leaf) = match found {
                 Reached::Leaf(start, leaf) => (start, leaf),
                 Reached::Damaged { first: start, blocks, .. } => {
-                    at = start + blocks;
+                    at = start.plus(blocks);
                     // Nobody knows what is there: all of it is unmapped, unless that would never end.
-                    if blocks == TREE_FAN_OUT || end < MAX_BLOCKS {
+                    if blocks == TREE_FAN_OUT || end.0 < MAX_BLOCKS {
                         let lost = start.max(first)..at.min(end);
                         self.append_unmaps_but(volume, range, lost, &held, reach, batches).await?;
                     }
                     continue;
                 }
             };
-            let mapped: Vec<u64> = (start.max(first)..(start + TREE_FAN_OUT).min(end))
+            let mapped: Vec<_> = start
+                .max(first)
+                .until(start.plus(TREE_FAN_OUT).min(end))
                 .filter(|&block| ThinEntry(leaf.get(slot(block, 0))).block().is_some())
                 // Once is enough, and twice would undo what was written in between by who saw it unmapped.
                 .filter(|block| held.binary_search(block).is_err())
                 .collect();
             self.append_unmaps(volume, range, &mapped, reach, batches).await?;
-            at = start + TREE_FAN_OUT;
+            at = start.plus(TREE_FAN_OUT);
             leaves += 1;
             if leaves % LEAVES_A_TURN == 0 {
                 self.harden_all(batches).await?;
@@ -102,14 +104,14 @@ impl Slice {
         &self,
         volume: VolumeId,
         range: ByteRange,
-        blocks: &[u64],
+        blocks: &[BlockIndex],
         reach: Reach,
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
         let block_bytes = self.buffer.block_bytes;
-        for run in blocks.chunk_by(|a, b| a + 1 == *b) {
-            let from = (run[0] * block_bytes).max(range.offset);
-            let to = ((run[run.len() - 1] + 1) * block_bytes).min(range.end());
+        for run in blocks.chunk_by(|a, b| a.next() == *b) {
+            let from = run[0].offset_bytes(block_bytes).max(range.offset);
+            let to = run[run.len() - 1].next().offset_bytes(block_bytes).min(range.end());
             self.append_unmap_range(volume, ByteRange::from(from..to), reach, batches).await?;
         }
         Ok(())
@@ -120,14 +122,15 @@ impl Slice {
         &self,
         volume: VolumeId,
         range: ByteRange,
-        blocks: Range<u64>,
-        held: &[u64],
+        blocks: Range<BlockIndex>,
+        held: &[BlockIndex],
         reach: Reach,
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
         let blocks_a_turn = LEAVES_A_TURN as u64 * TREE_FAN_OUT;
-        for first in blocks.clone().step_by(blocks_a_turn as usize) {
-            let rest: Vec<u64> = (first..(first + blocks_a_turn).min(blocks.end))
+        for first in blocks.start.until(blocks.end).step_by(blocks_a_turn as usize) {
+            let rest: Vec<_> = first
+                .until(first.plus(blocks_a_turn).min(blocks.end))
                 .filter(|block| held.binary_search(block).is_err())
                 .collect();
             self.append_unmaps(volume, range, &rest, reach, batches).await?;
@@ -146,7 +149,11 @@ impl Slice {
     }
 
     /// The first leaf of a volume that maps `from` or a block behind it; or a damaged node that may lead to one.
-    pub(crate) async fn leaf_of(&self, volume: VolumeId, from: u64) -> Result<Option<Reached>, PoolError> {
+    pub(crate) async fn leaf_of(
+        &self,
+        volume: VolumeId,
+        from: BlockIndex,
+    ) -> Result<Option<Reached>, PoolError> {
         loop {
             let layer = self.confirmed_layer(volume).await?;
             let found = self.leaf_from(&layer, from).await;
@@ -156,16 +163,16 @@ impl Slice {
         }
     }
 
-    async fn leaf_from(&self, layer: &Layer, from: u64) -> Result<Option<Reached>, PoolError> {
+    async fn leaf_from(&self, layer: &Layer, from: BlockIndex) -> Result<Option<Reached>, PoolError> {
         let _guard = self.enter_readers();
         let (mut at, mut missing) = (from, None);
-        'down: while at < MAX_BLOCKS {
+        'down: while at.0 < MAX_BLOCKS {
             let mut entry = layer.map_root();
             for level in (0..TREE_LEVELS).rev() {
                 // A missing node is missing for all that it would map.
                 let span = TREE_FAN_OUT.pow(level + 1);
                 let Some(number) = entry.node() else {
-                    at = (at / span + 1) * span;
+                    at = BlockIndex((at.0 / span + 1) * span);
                     continue 'down;
                 };
                 let error = match self.tree_page(number).await {
@@ -180,20 +187,20 @@ impl Slice {
                         continue 'down;
                     }
                     Err(error) => {
-                        let first = at / span * span;
+                        let first = BlockIndex(at.0 / span * span);
                         return Ok(Some(Reached::Damaged { first, blocks: span, error }));
                     }
                 };
                 if level == 0 {
-                    return Ok(Some(Reached::Leaf(at / span * span, page)));
+                    return Ok(Some(Reached::Leaf(BlockIndex(at.0 / span * span), page)));
                 }
                 let own = slot(at, level);
                 let Some(next) = (own..TREE_FAN_OUT as usize).find(|&slot| page.get(slot) != 0) else {
-                    at = (at / span + 1) * span;
+                    at = BlockIndex((at.0 / span + 1) * span);
                     continue 'down;
                 };
                 if next > own {
-                    at = at / span * span + next as u64 * TREE_FAN_OUT.pow(level);
+                    at = BlockIndex(at.0 / span * span + next as u64 * TREE_FAN_OUT.pow(level));
                 }
                 entry = ThinEntry(page.get(next));
             }

@@ -11,7 +11,7 @@ use crate::{
     },
     meta::Page,
 };
-use quoin_base::{BlockNumber, PageNumber};
+use quoin_base::{BlockIndex, BlockNumber, PageNumber};
 use std::sync::Arc;
 
 /// What a walk down a map comes to.
@@ -24,7 +24,11 @@ enum Met {
 
 impl Slice {
     /// The leaf that maps `block`, if there is one. Called within a reader epoch, or by the committer.
-    pub(crate) async fn leaf(&self, layer: &Layer, block: u64) -> Result<Option<Arc<Page>>, PoolError> {
+    pub(crate) async fn leaf(
+        &self,
+        layer: &Layer,
+        block: BlockIndex,
+    ) -> Result<Option<Arc<Page>>, PoolError> {
         let mut missing = None;
         loop {
             missing = match self.walk(layer, block).await? {
@@ -38,7 +42,7 @@ impl Slice {
         }
     }
 
-    async fn walk(&self, layer: &Layer, block: u64) -> Result<Met, PoolError> {
+    async fn walk(&self, layer: &Layer, block: BlockIndex) -> Result<Met, PoolError> {
         let mut entry = layer.map_root();
         for level in (1..TREE_LEVELS).rev() {
             let Some(number) = entry.node() else { return Ok(Met::Nothing) };

@@ -24,7 +24,7 @@ use crate::{
     segment::runs::{HOST_GAP_BYTES, LONGEST_BYTES, runs},
 };
 use futures_util::future::{join, join_all, try_join_all};
-use quoin_base::{BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_base::{BlockIndex, BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{Buf, Slice as Bytes};
 use std::{
     ops::Range,
@@ -238,10 +238,10 @@ impl Slice {
     /// What the buffer holds of a range within one region.
     fn capture(&self, layer: &Layer, range: ByteRange) -> Captured {
         let block_bytes = self.buffer.block_bytes;
-        let shard = self.buffer.shard(layer.block(range.offset / block_bytes));
+        let shard = self.buffer.shard(layer.block(range.first_block(block_bytes)));
         let mut parts = Vec::with_capacity((range.len / block_bytes) as usize + 1);
         for piece in range.split(block_bytes) {
-            let key = layer.block(piece.offset / block_bytes);
+            let key = layer.block(piece.first_block(block_bytes));
             let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
             let sectors = (piece.len / SECTOR_BYTES) as u16;
             let overlaps = |e: &&Fragment| e.start < start + sectors && e.start + e.sectors > start;
@@ -283,7 +283,7 @@ impl Slice {
             if !part.needs_base() {
                 continue;
             }
-            let leaf_index = part.key.index / TREE_FAN_OUT;
+            let leaf_index = part.key.index.0 / TREE_FAN_OUT;
             if leaf.as_ref().is_none_or(|(index, _)| *index != leaf_index) {
                 let found = self.leaf(layer, part.key.index).await;
                 leaf = Some((leaf_index, found.map_err(|e| self.unreachable(layer, part.key.index, e))?));
@@ -417,7 +417,11 @@ impl Slice {
 
     /// The content of a block as segments have it; `None` if it is unmapped. Looks again as long as what it
     /// looks at moves; an unchanged place whose content does not verify is damage.
-    pub(crate) async fn read_base(&self, layer: &Layer, index: u64) -> Result<Option<Bytes>, PoolError> {
+    pub(crate) async fn read_base(
+        &self,
+        layer: &Layer,
+        index: BlockIndex,
+    ) -> Result<Option<Bytes>, PoolError> {
         self.read_mapped(layer, index, layer, index).await
     }
 
@@ -425,9 +429,9 @@ impl Slice {
     pub(crate) async fn read_mapped(
         &self,
         map: &Layer,
-        at: u64,
+        at: BlockIndex,
         layer: &Layer,
-        index: u64,
+        index: BlockIndex,
     ) -> Result<Option<Bytes>, PoolError> {
         // Of a map that is taken apart nothing counts.
         let unreachable = |error| if map.is_gone() { error } else { self.unreachable(layer, index, error) };
@@ -469,12 +473,12 @@ impl Slice {
                     let (segment, offset) = (found.location.segment(), found.location.offset_bytes());
                     let reason =
                         format!("the checksum of block {number} in segment {segment} at {offset} differs");
-                    tracing::warn!(%volume, block = index, reason, "unreadable block");
+                    tracing::warn!(%volume, block = %index, reason, "unreadable block");
                     self.medium(layer, index, reason)
                 }
                 Err(error) => {
-                    let (offset, reason) = (index * self.buffer.block_bytes, error.to_string());
-                    tracing::warn!(%volume, block = index, reason, "unreadable block");
+                    let (offset, reason) = (index.offset_bytes(self.buffer.block_bytes), error.to_string());
+                    tracing::warn!(%volume, block = %index, reason, "unreadable block");
                     PoolError::Medium { volume, offset, reason, unread: true }
                 }
             });
@@ -486,7 +490,7 @@ impl Slice {
     async fn moved(
         &self,
         layer: &Layer,
-        index: u64,
+        index: BlockIndex,
         entry: ThinEntry,
         place: Option<BlockPlace>,
     ) -> Result<bool, PoolError> {

@@ -96,8 +96,8 @@ impl Slice {
         let sectors = self.buffer.sectors_per_block();
         let mut wanted = Vec::new();
         let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
-        for index in range.offset / block_bytes..range.end().div_ceil(block_bytes) {
-            let leaf_index = index / TREE_FAN_OUT;
+        for index in range.first_block(block_bytes).until(range.end_block(block_bytes)) {
+            let leaf_index = index.0 / TREE_FAN_OUT;
             if leaf.as_ref().is_none_or(|(at, _)| *at != leaf_index) {
                 leaf = Some((leaf_index, self.leaf(layer, index).await?));
             }

@@ -9,7 +9,7 @@ use crate::{
     maps::tree::slot,
     meta::Page,
 };
-use quoin_base::{ByteRange, VolumeId};
+use quoin_base::{BlockIndex, ByteRange, VolumeId};
 use quoin_world::atomic::Ordering;
 
 impl Slice {
@@ -29,10 +29,10 @@ impl Slice {
         let block_bytes = self.buffer.block_bytes;
         // The buffer first: what leaves it while one looks is in the map by then.
         let whole = from.next_multiple_of(block_bytes);
-        if !self.buffer.blocks_with_data(&layer, whole / block_bytes..u64::MAX).is_empty() {
+        let mut at = BlockIndex(whole / block_bytes);
+        if !self.buffer.blocks_with_data(&layer, at..BlockIndex(u64::MAX)).is_empty() {
             return Ok(true);
         }
-        let mut at = whole / block_bytes;
         while let Some(found) = self.leaf_of(volume, at).await? {
             let (first, leaf) = match found {
                 Reached::Leaf(first, leaf) => (first, leaf),
@@ -40,25 +40,31 @@ impl Slice {
                 Reached::Damaged { first, blocks, .. } => {
                     let layer = self.confirmed_layer(volume).await?;
                     let is_unmapped = blocks == TREE_FAN_OUT
-                        && (at.max(first)..first + blocks).all(|block| self.buffer.is_zeroed(&layer, block));
+                        && at
+                            .max(first)
+                            .until(first.plus(blocks))
+                            .all(|block| self.buffer.is_zeroed(&layer, block));
                     if !is_unmapped {
                         return Ok(true);
                     }
-                    at = first + blocks;
+                    at = first.plus(blocks);
                     continue;
                 }
             };
             let mapped = |leaf: &Page, block| ThinEntry(leaf.get(slot(block, 0))).block().is_some();
-            for block in (at.max(first)..first + TREE_FAN_OUT).filter(|&block| mapped(&leaf, block)) {
+            for block in at.max(first).until(first.plus(TREE_FAN_OUT)).filter(|&block| mapped(&leaf, block)) {
                 if self.buffer.is_zeroed(&*self.confirmed_layer(volume).await?, block) {
                     continue;
                 }
                 // The leaf may be one that the map has left behind; or a part of the block is about to be zeroes.
-                if !self.reads_as_zeroes(volume, ByteRange::new(block * block_bytes, block_bytes)).await? {
+                if !self
+                    .reads_as_zeroes(volume, ByteRange::new(block.offset_bytes(block_bytes), block_bytes))
+                    .await?
+                {
                     return Ok(true);
                 }
             }
-            at = first + TREE_FAN_OUT;
+            at = first.plus(TREE_FAN_OUT);
         }
         Ok(whole > from && !self.reads_as_zeroes(volume, ByteRange::from(from..whole)).await?)
     }

@@ -14,7 +14,7 @@ use crate::{
     meta::Page,
     space::Fit,
 };
-use quoin_base::{BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_base::{BlockIndex, BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{Slice as Bytes, atomic::Ordering};
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -48,7 +48,7 @@ impl Below {
 
 /// What of a write lies in one block.
 struct DataPiece {
-    index: u64,
+    index: BlockIndex,
     /// First sector within the block.
     start: u16,
     len_bytes: u32,
@@ -250,7 +250,7 @@ impl Slice {
     async fn look_below(&self, layer: &Layer, range: ByteRange) -> Result<Below, PoolError> {
         let block_bytes = self.buffer.block_bytes;
         let _guard = self.enter_readers();
-        let leaf = self.leaf(layer, range.offset / block_bytes).await;
+        let leaf = self.leaf(layer, range.first_block(block_bytes)).await;
         // Of a layer that is gone nothing counts: the next attempt tells.
         let leaf = match leaf {
             _ if layer.is_gone() => None,
@@ -264,7 +264,7 @@ impl Slice {
         }
         // Of a layer that has lent blocks only those with one reference are given back when they are replaced.
         let Some(leaf) = &below.leaf else { return Ok(below) };
-        for index in range.offset / block_bytes..range.end().div_ceil(block_bytes) {
+        for index in range.first_block(block_bytes).until(range.end_block(block_bytes)) {
             let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
             match self.block(number).await {
                 Ok(Some(place)) if place.info.count() == 1 => drop(below.alone.insert(number)),
@@ -368,7 +368,7 @@ impl Slice {
     ) -> Result<Arc<Batch>, Refusal> {
         let lane = self.log.journal.lane(self.world());
         lane.append(0, 0, |batch, _| {
-            let first = layer.block(range.offset / self.buffer.block_bytes);
+            let first = layer.block(range.first_block(self.buffer.block_bytes));
             let mut shard = self.buffer.shard(first);
             if !layer.is_live() {
                 return Err(Refusal::Moved);
@@ -424,7 +424,7 @@ impl Slice {
     pub(crate) fn zero_pieces(&self, layer: &Layer, range: ByteRange) -> impl Iterator<Item = Piece> {
         let block_bytes = self.buffer.block_bytes;
         range.split(block_bytes).map(move |piece| Piece {
-            key: layer.block(piece.offset / block_bytes),
+            key: layer.block(piece.first_block(block_bytes)),
             start: (piece.offset % block_bytes / SECTOR_BYTES) as u16,
             sectors: (piece.len / SECTOR_BYTES) as u16,
             content: Content::Zero,
@@ -443,7 +443,12 @@ impl Slice {
                 let data = Held::new(data, range.len, block_bytes);
                 let start = (piece.offset % block_bytes / SECTOR_BYTES) as u16;
                 (
-                    DataPiece { index: piece.offset / block_bytes, start, len_bytes: piece.len as u32, data },
+                    DataPiece {
+                        index: piece.first_block(block_bytes),
+                        start,
+                        len_bytes: piece.len as u32,
+                        data,
+                    },
                     crc,
                 )
             })
@@ -501,7 +506,7 @@ impl Slice {
     fn is_journaled(&self, volume: VolumeId, part: ByteRange) -> Result<bool, PoolError> {
         if planted(Bug::UnjournaledUnmap) {
             let layer = self.forks.of_volume(volume)?;
-            let mut shard = self.buffer.shard(layer.block(part.offset / self.buffer.block_bytes));
+            let mut shard = self.buffer.shard(layer.block(part.first_block(self.buffer.block_bytes)));
             let sequence = self.log.journal.take_sequence();
             let pieces = self.zero_pieces(&layer, part);
             self.buffer.insert(&mut shard, sequence, &Batch::recovered(), pieces);

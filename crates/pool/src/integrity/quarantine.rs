@@ -208,8 +208,9 @@ impl Committer {
         let slice = self.slice.clone();
         let (first, blocks) = spot.span();
         let at_most = blocks.min(layer.mapped_blocks.load(Ordering::Relaxed)).max(1);
-        self.keep_leaked(layer, number, spot.level, (first, blocks), at_most);
-        let range = ByteRange::new(first * slice.buffer.block_bytes, blocks * slice.buffer.block_bytes);
+        self.keep_leaked(layer, number, spot.level, (first.0, blocks), at_most);
+        let range =
+            ByteRange::new(first.offset_bytes(slice.buffer.block_bytes), blocks * slice.buffer.block_bytes);
         for volume in slice.volumes_through(layer, number, spot).await {
             slice.damage().note(Damage { volume, range, reason: why.to_owned() });
         }

@@ -12,7 +12,7 @@ use crate::{
         tree,
     },
 };
-use quoin_base::{ByteRange, VolumeId, crc32c};
+use quoin_base::{BlockIndex, ByteRange, VolumeId, crc32c};
 
 impl Slice {
     /// What was found since this was last asked, by reads, by destage and by scrubs.
@@ -21,14 +21,14 @@ impl Slice {
     }
 
     /// Notes that a block cannot be read.
-    pub(crate) fn damaged(&self, volume: VolumeId, block: u64, reason: &str) {
-        let range = ByteRange::new(block * self.buffer.block_bytes, self.buffer.block_bytes);
+    pub(crate) fn damaged(&self, volume: VolumeId, block: BlockIndex, reason: &str) {
+        let range = ByteRange::new(block.offset_bytes(self.buffer.block_bytes), self.buffer.block_bytes);
         self.damage().note(Damage { volume, range, reason: reason.to_owned() });
     }
 
     /// Notes that a block cannot be read, and says so.
-    pub(crate) fn medium(&self, layer: &Layer, block: u64, reason: String) -> PoolError {
-        let (volume, offset) = (layer.volume.id, block * self.buffer.block_bytes);
+    pub(crate) fn medium(&self, layer: &Layer, block: BlockIndex, reason: String) -> PoolError {
+        let (volume, offset) = (layer.volume.id, block.offset_bytes(self.buffer.block_bytes));
         if !layer.is_gone() {
             self.damaged(volume, block, &reason);
         }
@@ -48,7 +48,7 @@ impl Slice {
     }
 
     /// What it means for a block that metadata which leads to it is damaged.
-    pub(crate) fn unreachable(&self, layer: &Layer, block: u64, error: PoolError) -> PoolError {
+    pub(crate) fn unreachable(&self, layer: &Layer, block: BlockIndex, error: PoolError) -> PoolError {
         match error {
             error @ PoolError::Corrupt { .. } => self.medium(layer, block, error.to_string()),
             error => error,
@@ -63,7 +63,7 @@ impl Slice {
     ) -> Result<Vec<ByteRange>, PoolError> {
         let mut bad: Vec<ByteRange> = Vec::new();
         for block in range.split(self.buffer.block_bytes) {
-            match self.is_damaged(volume, block.offset / self.buffer.block_bytes).await {
+            match self.is_damaged(volume, block.first_block(self.buffer.block_bytes)).await {
                 Ok(true) => match bad.last_mut().filter(|last| last.end() == block.offset) {
                     Some(last) => last.len += block.len,
                     None => bad.push(block),
@@ -76,7 +76,7 @@ impl Slice {
         Ok(bad)
     }
 
-    async fn is_damaged(&self, volume: VolumeId, block: u64) -> Result<bool, PoolError> {
+    async fn is_damaged(&self, volume: VolumeId, block: BlockIndex) -> Result<bool, PoolError> {
         let layer = self.confirmed_layer(volume).await?;
         let sectors = self.buffer.sectors_per_block();
         if covered(&self.buffer.shard(layer.block(block)).visible(&layer, block), 0, sectors) == sectors {
@@ -103,7 +103,7 @@ impl Slice {
     }
 
     /// Where a block lies; `None` if it is unmapped, or freed meanwhile.
-    async fn place_of(&self, layer: &Layer, block: u64) -> Result<Option<BlockPlace>, PoolError> {
+    async fn place_of(&self, layer: &Layer, block: BlockIndex) -> Result<Option<BlockPlace>, PoolError> {
         let Some(leaf) = self.leaf(layer, block).await? else { return Ok(None) };
         match ThinEntry(leaf.get(tree::slot(block, 0))).block() {
             Some(number) => self.block(number).await,

@@ -37,7 +37,7 @@ impl ReplayedRecord {
         let is_copy = self.header.kind == RecordKind::Copy as u8;
         let is_placed = self.header.kind == RecordKind::Placed as u8;
         let block_sectors = block_bytes / SECTOR_BYTES;
-        let last_copied = || CopySource::unpack(self.header.source.get()).index + sectors / block_sectors;
+        let last_copied = || CopySource::unpack(self.header.source.get()).index.0 + sectors / block_sectors;
         let blocks = || (end * SECTOR_BYTES).div_ceil(block_bytes) - first * SECTOR_BYTES / block_bytes;
         match () {
             () if sectors == 0 || end > MAX_BLOCKS * (block_bytes / SECTOR_BYTES) => {

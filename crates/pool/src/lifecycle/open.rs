@@ -408,7 +408,7 @@ impl Slice {
         }
         // The nodes that an unmap of a shared map copies are charged again, as when it was appended.
         if kind == RecordKind::Unmap && layer.parent().is_some() {
-            let first = layer.block(range.offset / self.buffer.block_bytes);
+            let first = layer.block(range.first_block(self.buffer.block_bytes));
             self.buffer.charge(&mut self.buffer.shard(first), first);
         }
         Ok(())

@@ -11,11 +11,11 @@ use crate::{
     format::{PageSpace, TREE_FAN_OUT},
     meta::PageId,
 };
-use quoin_base::PageNumber;
+use quoin_base::{BlockIndex, PageNumber};
 
 /// Which entry of the node at `level` leads to `block`.
-pub(crate) fn slot(block: u64, level: u32) -> usize {
-    (block / TREE_FAN_OUT.pow(level) % TREE_FAN_OUT) as usize
+pub(crate) fn slot(block: BlockIndex, level: u32) -> usize {
+    (block.0 / TREE_FAN_OUT.pow(level) % TREE_FAN_OUT) as usize
 }
 
 pub(crate) fn node(number: PageNumber) -> PageId {
@@ -30,14 +30,14 @@ pub(crate) fn missing_node(layer: &Layer, number: PageNumber) -> PoolError {
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
     /// A block that it maps.
-    pub block: u64,
+    pub block: BlockIndex,
     pub level: u32,
 }
 
 impl Spot {
     /// The blocks that the node maps: the first, and how many.
-    pub(crate) fn span(self) -> (u64, u64) {
+    pub(crate) fn span(self) -> (BlockIndex, u64) {
         let blocks = TREE_FAN_OUT.pow(self.level + 1);
-        (self.block / blocks * blocks, blocks)
+        (BlockIndex(self.block.0 / blocks * blocks), blocks)
     }
 }

@@ -98,7 +98,7 @@ impl Slice {
                 return None;
             }
             let crc = crc32c(&data).0;
-            let index = piece.offset / self.buffer.block_bytes;
+            let index = piece.first_block(self.buffer.block_bytes);
             Some(WholeBlock { data, crc, address: CopySource { layer: layer.id, index } })
         };
         range.split(self.buffer.block_bytes).map(&mut next).collect()
@@ -141,8 +141,8 @@ impl Slice {
     ) -> Result<Arc<Batch>, Refusal> {
         let first = run.blocks[0].location;
         self.log.journal.placed_lane(run.thread).append(0, 0, |batch, _| {
-            let index = range.offset / self.buffer.block_bytes;
-            let keys = (index..index + run.blocks.len() as u64).map(|index| layer.block(index));
+            let index = range.first_block(self.buffer.block_bytes);
+            let keys = index.until(index.plus(run.blocks.len() as u64)).map(|index| layer.block(index));
             let mut shard = self.buffer.shard(layer.block(index));
             let replaced = self.charge(&shard, layer, range, keys.clone(), below)?;
             let sequence = self.log.journal.take_sequence();

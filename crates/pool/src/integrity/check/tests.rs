@@ -9,7 +9,7 @@ use crate::{
     maps::blocks::{block_page, block_word},
     segment::io::SegmentIo,
 };
-use quoin_base::{LayerId, MIB, VolumeId};
+use quoin_base::{BlockIndex, LayerId, MIB, VolumeId};
 use quoin_drive::{HEAD_BYTES, LABEL_OFFSETS, Roles, inspect_set, open_set, root_offset};
 use quoin_world::{Disk, Slice as Bytes};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
@@ -433,7 +433,7 @@ fn wrong_counts_under_right_checksums_are_named() {
 fn wrong_links_under_right_checksums_are_named() {
     let rig = forge(|pool, volume| async move {
         let layer = pool.first().forks.of_volume(volume).unwrap();
-        let leaf = pool.first().leaf(&layer, 3).await.unwrap().unwrap();
+        let leaf = pool.first().leaf(&layer, BlockIndex(3)).await.unwrap().unwrap();
         let (third, fourth) = (leaf.get(3), leaf.get(4));
         assert_ne!(third, fourth);
         let root = ThinEntry(layer.root.load(std::sync::atomic::Ordering::Relaxed)).node().unwrap();

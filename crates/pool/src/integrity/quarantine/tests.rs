@@ -7,6 +7,7 @@ use crate::{
     integrity::check::tests::{Rig, SLAB, SLABS_START_BYTES},
     meta::PageId,
 };
+use quoin_base::BlockIndex;
 use quoin_world::Slice as Bytes;
 use quoin_world_sim::FaultPlan;
 use rand::{RngExt, SeedableRng};
@@ -48,7 +49,7 @@ async fn way(pool: &Pool, volume: VolumeId, block: u64) -> Vec<PageNumber> {
     let mut way = vec![entry.node().unwrap()];
     for level in (1..TREE_LEVELS).rev() {
         let page = pool.first().tree_page(way[0]).await.unwrap().unwrap();
-        entry = ThinEntry(page.get(slot(block, level)));
+        entry = ThinEntry(page.get(slot(BlockIndex(block), level)));
         way.insert(0, entry.node().unwrap());
     }
     way

@@ -11,7 +11,7 @@ use crate::{
     meta::PageId,
 };
 use hashbrown::HashSet;
-use quoin_base::{BlockNumber, ByteRange, PageNumber, VolumeId};
+use quoin_base::{BlockIndex, BlockNumber, ByteRange, PageNumber, VolumeId};
 use rustc_hash::FxBuildHasher;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -68,7 +68,7 @@ impl Unreadable {
 struct Node {
     entry: ThinEntry,
     level: u32,
-    first: u64,
+    first: BlockIndex,
 }
 
 impl Slice {
@@ -93,8 +93,8 @@ impl Slice {
         unreadable: &Unreadable,
         sound: &mut HashSet<PageNumber, FxBuildHasher>,
     ) -> Result<Vec<(ByteRange, String)>, PoolError> {
-        let mut found: BTreeMap<u64, (u64, String)> = BTreeMap::new();
-        let mut todo = vec![Node { entry: layer.map_root(), level: TREE_LEVELS - 1, first: 0 }];
+        let mut found: BTreeMap<BlockIndex, (u64, String)> = BTreeMap::new();
+        let mut todo = vec![Node { entry: layer.map_root(), level: TREE_LEVELS - 1, first: BlockIndex(0) }];
         let mut visited = 0;
         while let Some(at) = todo.pop() {
             let Some(number) = at.entry.node().filter(|number| !sound.contains(number)) else { continue };
@@ -123,7 +123,7 @@ impl Slice {
                 let below = |(slot, entry): &(u64, ThinEntry)| Node {
                     entry: *entry,
                     level: at.level - 1,
-                    first: at.first + slot * TREE_FAN_OUT.pow(at.level),
+                    first: at.first.plus(slot * TREE_FAN_OUT.pow(at.level)),
                 };
                 todo.extend(children.iter().map(below));
                 continue;
@@ -132,8 +132,8 @@ impl Slice {
             for (offset, child) in children {
                 let Some(reason) = self.reason_of(unreadable, child).await else { continue };
                 is_sound = false;
-                if self.still_leads_to(layer, at.first + offset, child).await? {
-                    found.insert(at.first + offset, (1, reason));
+                if self.still_leads_to(layer, at.first.plus(offset), child).await? {
+                    found.insert(at.first.plus(offset), (1, reason));
                 }
             }
             if is_sound {
@@ -148,7 +148,12 @@ impl Slice {
         unreadable.reason(self, entry.block()?).await
     }
 
-    async fn still_leads_to(&self, layer: &Layer, block: u64, entry: ThinEntry) -> Result<bool, PoolError> {
+    async fn still_leads_to(
+        &self,
+        layer: &Layer,
+        block: BlockIndex,
+        entry: ThinEntry,
+    ) -> Result<bool, PoolError> {
         let _guard = self.enter_readers();
         match self.leaf(layer, block).await {
             Ok(Some(leaf)) => Ok(leaf.get(slot(block, 0)) == entry.0 && !layer.is_gone()),
@@ -158,10 +163,11 @@ impl Slice {
     }
 
     /// Blocks as bytes, neighbours in one.
-    fn ranges(&self, found: BTreeMap<u64, (u64, String)>) -> Vec<(ByteRange, String)> {
+    fn ranges(&self, found: BTreeMap<BlockIndex, (u64, String)>) -> Vec<(ByteRange, String)> {
         let mut ranges: Vec<(ByteRange, String)> = Vec::new();
         for (first, (blocks, reason)) in found {
-            let range = ByteRange::new(first * self.buffer.block_bytes, blocks * self.buffer.block_bytes);
+            let range =
+                ByteRange::new(first.offset_bytes(self.buffer.block_bytes), blocks * self.buffer.block_bytes);
             match ranges.last_mut().filter(|(last, _)| last.end() == range.offset) {
                 Some((last, _)) => last.len += range.len,
                 None => ranges.push((range, reason)),

@@ -10,7 +10,7 @@ use crate::{
         tree::{node, slot},
     },
 };
-use quoin_base::VolumeId;
+use quoin_base::{BlockIndex, VolumeId};
 use quoin_world::Slice as Bytes;
 
 const BLOCK: u64 = 8192;
@@ -37,9 +37,13 @@ async fn write(pool: &Pool, volume: VolumeId, block: u64, byte: u8) {
 
 /// The number of a volume's block.
 async fn number(pool: &Pool, volume: VolumeId, block: u64) -> BlockNumber {
-    let leaf =
-        pool.first().leaf(&pool.first().forks.of_volume(volume).unwrap(), block).await.unwrap().unwrap();
-    ThinEntry(leaf.get(slot(block, 0))).block().unwrap()
+    let leaf = pool
+        .first()
+        .leaf(&pool.first().forks.of_volume(volume).unwrap(), BlockIndex(block))
+        .await
+        .unwrap()
+        .unwrap();
+    ThinEntry(leaf.get(slot(BlockIndex(block), 0))).block().unwrap()
 }
 
 fn ranges(damage: &[Damage]) -> Vec<(u32, u64, u64)> {
