@@ -8,6 +8,7 @@ mod client;
 mod command;
 mod confirm;
 mod copy;
+mod drive;
 mod events;
 mod export;
 mod failure;
