@@ -39,6 +39,7 @@ mod volume;
 pub use client::{API_FILE, Client, TOKEN_FILE};
 pub use command::{Command, run};
 pub use copy::CopyArgs;
+pub use drive::{DriveCommand, EmulateCommand};
 pub use export::ExportCommand;
 pub use failure::Failure;
 pub use folder::FolderCommand;

@@ -346,15 +346,17 @@ fn drives(drives: &[Drive]) -> String {
             (false, true) => "data",
             (false, false) => "-",
         };
-        let mut cells =
-            vec![path, optional_size(d.size_bytes), roles.to_owned(), d.errors.to_string(), drive_state(d)];
+        let mut cells = vec![path, optional_size(d.size_bytes), roles.to_owned(), d.errors.to_string()];
         if any_emulated {
             cells.push(d.emulated.as_ref().map_or_else(|| "-".to_owned(), emulated));
         }
+        cells.push(drive_state(d));
         cells
     };
-    let mut header = vec!["drive", "size", "roles", "errors", "state"];
+    // Reasons may be long: the state comes last.
+    let mut header = vec!["drive", "size", "roles", "errors"];
     header.extend(any_emulated.then_some("emulated"));
+    header.push("state");
     table(&header, drives.iter().map(row).collect(), "no drives")
 }
 

@@ -18,6 +18,10 @@ use std::{
 
 /// The most that timers may be early to make up for their being late.
 const MOST_AHEAD_NS: i64 = 200_000;
+/// What comes so soon after a completion that was late is taken to have waited for it, and to have come as much earlier,
+/// within bounds: else a process that has to share its processors would make the drive slower.
+const CREDIT_WITHIN_NS: u64 = 100_000;
+const MOST_CREDIT_NS: u64 = 1_000_000;
 /// How much of what a timer was late goes into what is expected of the next one: 1 / 8.
 const LATENESS_SHIFT: u32 = 3;
 
@@ -71,6 +75,8 @@ struct Inner {
     below: Option<Weak<dyn Disk>>,
     /// How late timers are, on average.
     late_ns: i64,
+    /// When an operation last completed later than it was due, and by how much.
+    last_late: (u64, u64),
 }
 
 /// What becomes of an operation.
@@ -102,6 +108,7 @@ impl EmulatedDrive {
             corrupted_pages: 0,
             below: None,
             late_ns: 0,
+            last_late: (0, 0),
         };
         Arc::new(Self { world, emulation, inner: Mutex::new(inner), changed: Event::new() })
     }
@@ -196,7 +203,8 @@ impl EmulatedDrive {
         inner.under_way += 1;
         // NOTE: the clock is read under the lock: the model is asked in the order of time.
         let now = self.world.now().0;
-        Admission::Due(inner.model.admit(now, work, slowness))
+        let arrival = inner.arrival(now);
+        Admission::Due(inner.model.admit(arrival, work, slowness))
     }
 
     /// Waits while what was put off may not begin.
@@ -240,13 +248,21 @@ impl EmulatedDrive {
         }
         let late_ns = self.inner.lock().late_ns as u64;
         self.world.sleep_precisely(Duration::from_nanos(left - late_ns.min(left / 2))).await;
-        let off_ns = i64::try_from(self.world.now().0).unwrap_or(i64::MAX) - due as i64;
+        let now = self.world.now().0;
+        let off_ns = now as i64 - due as i64;
         let mut inner = self.inner.lock();
+        inner.last_late = (now, now.saturating_sub(due).min(MOST_CREDIT_NS));
         inner.late_ns = (inner.late_ns + (off_ns >> LATENESS_SHIFT)).clamp(0, MOST_AHEAD_NS);
     }
 }
 
 impl Inner {
+    /// When an operation that is submitted now would have been, had the one before completed when it was due.
+    fn arrival(&self, now: u64) -> u64 {
+        let (at, late_ns) = self.last_late;
+        if now.saturating_sub(at) <= CREDIT_WITHIN_NS { now - late_ns } else { now }
+    }
+
     fn refusal(&self, generation: u64) -> Option<Refusal> {
         match self.condition {
             _ if self.generation != generation => Some(Refusal::Detached),
