@@ -12,16 +12,19 @@ use crate::{
 };
 use quoin_world::{Disk, Event, Mutex, World};
 use std::{
+    collections::VecDeque,
     sync::{Arc, Weak},
     time::Duration,
 };
 
 /// The most that timers may be early to make up for their being late.
 const MOST_AHEAD_NS: i64 = 200_000;
-/// What comes so soon after a completion that was late is taken to have waited for it, and to have come as much earlier,
-/// within bounds: else a process that has to share its processors would make the drive slower.
-const CREDIT_WITHIN_NS: u64 = 100_000;
-const MOST_CREDIT_NS: u64 = 1_000_000;
+/// What comes so soon after a completion that was late, or early, is taken to have waited for it, and to have come as much
+/// earlier or later, within bounds: else a process that has to share its processors would make the drive slower.
+const OFFSET_WITHIN_NS: u64 = 100_000;
+const MOST_OFFSET_NS: i64 = 1_000_000;
+/// So many completions are remembered for that.
+const MOST_OFFSETS: usize = 256;
 /// How much of what a timer was late goes into what is expected of the next one: 1 / 8.
 const LATENESS_SHIFT: u32 = 3;
 
@@ -75,8 +78,9 @@ struct Inner {
     below: Option<Weak<dyn Disk>>,
     /// How late timers are, on average.
     late_ns: i64,
-    /// When an operation last completed later than it was due, and by how much.
-    last_late: (u64, u64),
+    /// When the last operations completed, and how much later than they were due; the oldest first. Each counts for one
+    /// operation that follows.
+    offsets: VecDeque<(u64, i64)>,
 }
 
 /// What becomes of an operation.
@@ -108,7 +112,7 @@ impl EmulatedDrive {
             corrupted_pages: 0,
             below: None,
             late_ns: 0,
-            last_late: (0, 0),
+            offsets: VecDeque::new(),
         };
         Arc::new(Self { world, emulation, inner: Mutex::new(inner), changed: Event::new() })
     }
@@ -251,16 +255,23 @@ impl EmulatedDrive {
         let now = self.world.now().0;
         let off_ns = now as i64 - due as i64;
         let mut inner = self.inner.lock();
-        inner.last_late = (now, now.saturating_sub(due).min(MOST_CREDIT_NS));
+        if inner.offsets.len() == MOST_OFFSETS {
+            inner.offsets.pop_front();
+        }
+        inner.offsets.push_back((now, off_ns.min(MOST_OFFSET_NS)));
         inner.late_ns = (inner.late_ns + (off_ns >> LATENESS_SHIFT)).clamp(0, MOST_AHEAD_NS);
     }
 }
 
 impl Inner {
-    /// When an operation that is submitted now would have been, had the one before completed when it was due.
-    fn arrival(&self, now: u64) -> u64 {
-        let (at, late_ns) = self.last_late;
-        if now.saturating_sub(at) <= CREDIT_WITHIN_NS { now - late_ns } else { now }
+    /// When an operation that is submitted now would have been, had the one that it follows completed when it was due.
+    fn arrival(&mut self, now: u64) -> u64 {
+        while let Some((at, off_ns)) = self.offsets.pop_front() {
+            if now.saturating_sub(at) <= OFFSET_WITHIN_NS {
+                return now.saturating_add_signed(-off_ns);
+            }
+        }
+        now
     }
 
     fn refusal(&self, generation: u64) -> Option<Refusal> {
