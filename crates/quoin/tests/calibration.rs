@@ -56,7 +56,7 @@ fn random(number: u64) -> u64 {
 }
 
 fn sequential(number: u64) -> u64 {
-    number % (DISK_BYTES >> 20) << 20
+    (number % (DISK_BYTES >> 20)) << 20
 }
 
 /// Seconds of CPU that the process has used.

@@ -111,7 +111,7 @@ fn drives_that_hang_fail_and_are_detached_come_back_with_their_content() {
         // The checkpoint of a write needs the drives: the pool goes offline.
         let mut host = login(&lab);
         let writer = thread::spawn(move || {
-            (0..).take_while(|n| host.write(LUN, n % 64 << 20, &content(2)).is_ok()).count()
+            (0..).take_while(|n| host.write(LUN, (n % 64) << 20, &content(2)).is_ok()).count()
         });
         lab.until(&["status"], |status| status["state"] == "offline");
         for drive in drives {
