@@ -1,8 +1,9 @@
 //! How the array is, in figures.
 
-use crate::{Array, drives::DriveSlot, emulated::emulation, origin::is_snapshot, space::used_percent};
+use crate::{Array, drives::DriveSlot, origin::is_snapshot, space::used_percent};
 use quoin_api as api;
 use quoin_drive::{Answers, DriveCounters};
+use quoin_emulate::{Condition, DriveState};
 use quoin_pool::{Pool, PoolState, PoolStats, RecoveryStats, SliceSpace};
 use quoin_volume::{BlockDevice, Volume};
 use std::{sync::Arc, time::Duration};
@@ -104,7 +105,27 @@ pub(crate) fn drive(slot: &DriveSlot) -> api::Drive {
         write_bytes,
         flushes,
         errors,
-        emulated: emulation(slot),
+        emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),
+    }
+}
+
+/// What a drive emulates and how it is, for clients.
+pub(crate) fn emulation_view(state: &DriveState) -> api::EmulatedDrive {
+    let DriveState { emulation, condition, corrupted_pages } = *state;
+    api::EmulatedDrive {
+        technology: emulation.technology.to_string(),
+        iops: emulation.iops(),
+        latency_ms: emulation.latency().as_f64(),
+        mbps: emulation.mbps(),
+        condition: match condition {
+            Condition::Healthy => api::EmulatedCondition::Healthy,
+            Condition::Failing => api::EmulatedCondition::Failing,
+            Condition::Slow(_) => api::EmulatedCondition::Slow,
+            Condition::Hung => api::EmulatedCondition::Hung,
+            Condition::Detached => api::EmulatedCondition::Detached,
+        },
+        slow_factor: if let Condition::Slow(factor) = condition { factor } else { 1 },
+        corrupted_pages,
     }
 }
 
