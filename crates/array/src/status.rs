@@ -3,6 +3,7 @@
 use crate::{Array, drives::DriveSlot, origin::is_snapshot, space::used_percent};
 use quoin_api as api;
 use quoin_drive::{Answers, DriveCounters};
+use quoin_emulate::{Condition, DriveState};
 use quoin_pool::{Pool, PoolState, PoolStats, RecoveryStats, SliceSpace};
 use quoin_volume::{BlockDevice, Volume};
 use std::{sync::Arc, time::Duration};
@@ -77,7 +78,7 @@ impl Array {
     }
 }
 
-fn drive(slot: &DriveSlot) -> api::Drive {
+pub(crate) fn drive(slot: &DriveSlot) -> api::Drive {
     let label = slot.drive().map(|drive| drive.label());
     let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
     let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors } = counters;
@@ -104,6 +105,27 @@ fn drive(slot: &DriveSlot) -> api::Drive {
         write_bytes,
         flushes,
         errors,
+        emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),
+    }
+}
+
+/// What a drive emulates and how it is, for clients.
+pub(crate) fn emulation_view(state: &DriveState) -> api::EmulatedDrive {
+    let DriveState { emulation, condition, corrupted_pages } = *state;
+    api::EmulatedDrive {
+        technology: emulation.technology.to_string(),
+        iops: emulation.iops(),
+        latency_ms: emulation.latency().as_f64(),
+        mbps: emulation.mbps(),
+        condition: match condition {
+            Condition::Healthy => api::EmulatedCondition::Healthy,
+            Condition::Failing => api::EmulatedCondition::Failing,
+            Condition::Slow(_) => api::EmulatedCondition::Slow,
+            Condition::Hung => api::EmulatedCondition::Hung,
+            Condition::Detached => api::EmulatedCondition::Detached,
+        },
+        slow_factor: if let Condition::Slow(factor) = condition { factor } else { 1 },
+        corrupted_pages,
     }
 }
 
