@@ -203,6 +203,10 @@ async fn work(audit: &Audit<'_>) {
     let slow = json!({ "schedule": "off", "rate_bytes_s": 1 });
     let event = audit.change("change_scrubs", array.change_scrubs(of(slow))).await;
     assert_eq!(field(&event, "rate_bytes_s"), (json!(50 << 20), json!(1)));
+    let drive = array.status().drives[0].path.clone();
+    let slow = of(json!({ "action": "slow", "factor": 3 }));
+    let event = audit.change("emulate_drive", array.emulate_drive(&drive, slow)).await;
+    assert_eq!(field(&event, "slow_factor"), (json!(1), json!(3)));
     audit.change("start_scrub", array.start_scrub()).await;
     assert!(array.start_scrub().await.is_err(), "two scrubs at once");
     let event = audit.change("stop_scrub", array.stop_scrub()).await;

@@ -4,6 +4,7 @@ use quoin_api::{State, VolumeCreate};
 use quoin_array::{Array, ArrayOptions, Bay, Finding, SpacePercents};
 use quoin_base::{DriveIndex, GIB, MIB, PoolId};
 use quoin_drive::{Patience, Roles};
+use quoin_emulate::{EmulatedDrive, Emulation, Technology};
 use quoin_pool::{FormatOptions, PoolOptions};
 use quoin_target::Target;
 use quoin_world::{Completer, Completion, Disk, DiskError, DiskOp, Thread, one_shot};
@@ -132,7 +133,9 @@ impl Lab {
             space: SpacePercents::default(),
         };
         let (paths, faults) = (self.paths(), self.faults.clone());
-        let bay = LabBay { paths, faults, patience: self.patience, in_use: self.in_use.clone() };
+        let emulated = EmulatedDrive::new(self.world.clone(), Emulation::of(Technology::Flash));
+        let (patience, in_use) = (self.patience, self.in_use.clone());
+        let bay = LabBay { paths, faults, patience, in_use, emulated };
         let array = Array::new(self.world.clone(), Box::new(bay), Target::new(IQN), options);
         self.runs.lock().unwrap().push(self.world.run_on(Thread::Background, array.clone().run()));
         array
@@ -253,9 +256,15 @@ struct LabBay {
     faults: Vec<Arc<Fault>>,
     patience: Patience,
     in_use: Arc<AtomicUsize>,
+    /// Stands for the first drive. It is told what to do, and no I/O goes through it.
+    emulated: Arc<EmulatedDrive>,
 }
 
 impl Bay for LabBay {
+    fn emulated(&self, path: &str) -> Option<Arc<EmulatedDrive>> {
+        (self.paths[0] == path).then(|| self.emulated.clone())
+    }
+
     fn paths(&self) -> Vec<String> {
         self.paths.clone()
     }
