@@ -134,6 +134,8 @@ pub enum Bug {
     TrustLostColumn = 160,
     /// The slab that a rebuilt column left is used again before a checkpoint without it is durable.
     ReuseLeftSlab = 161,
+    /// A row in doubt that recovery takes is not written to the columns that lack it.
+    KeepRowInDoubt = 162,
     /// A change of the pool's drives is in force before the voters have it.
     MembersBeforeHardened = 100,
     /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.

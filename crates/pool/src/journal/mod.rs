@@ -27,6 +27,7 @@ mod mend;
 mod placed;
 mod record;
 mod replay;
+mod row_in_doubt;
 mod sites;
 mod slabs;
 pub(crate) mod transactions;
@@ -44,6 +45,7 @@ pub(crate) use lane::Lane;
 pub(crate) use mend::Mend;
 pub(crate) use record::ReplayedRecord;
 pub(crate) use replay::{Replay, read_journal};
+pub(crate) use row_in_doubt::RowInDoubt;
 pub(crate) use slabs::JournalPlace;
 pub(crate) use unread::JournalBounds;
 

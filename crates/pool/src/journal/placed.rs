@@ -3,7 +3,7 @@
 //! A record and the row that it names are on their way at the same time, and count together. So a record that nothing tells
 //! to count may lead to a row that never reached its drive: then it was never acknowledged.
 
-use super::record::ReplayedRecord;
+use super::{record::ReplayedRecord, row_in_doubt::RowInDoubt};
 use crate::{
     bugs::{Bug, planted},
     format::{Location, PAGE_BYTES, RecordKind},
@@ -11,7 +11,7 @@ use crate::{
 };
 use quoin_base::{ByteRange, SegmentId, Sequence, crc32c};
 use quoin_stripe::{Column, StripeError, StripeSet};
-use quoin_world::Buf;
+use quoin_world::{Buf, Mutex};
 use std::collections::BTreeMap;
 
 /// How often a block is read before it counts as unreadable.
@@ -26,6 +26,7 @@ pub(super) struct PlacedRows<'a> {
     opened: BTreeMap<SegmentId, BTreeMap<Sequence, OpenedSegment>>,
     /// How many batches extents held when their lanes went on from them.
     predecessors: BTreeMap<u64, u32>,
+    taken: Mutex<Vec<RowInDoubt>>,
 }
 
 impl<'a> PlacedRows<'a> {
@@ -46,7 +47,7 @@ impl<'a> PlacedRows<'a> {
                 opened.entry(segment.id).or_default().insert(sequence, segment);
             }
         }
-        Self { io, tail, opened, predecessors }
+        Self { io, tail, opened, predecessors, taken: Mutex::default() }
     }
 
     /// How many batches of an extent are told to be hardened by the extent that its lane went on with.
@@ -70,6 +71,16 @@ impl<'a> PlacedRows<'a> {
         if range.end() > self.io.segments.segment_bytes(set.geometry) {
             return Ok(false);
         }
+        let is_aligned = range == pages_of(range);
+        let row = RowInDoubt {
+            stripes: set.clone(),
+            range: pages_of(range),
+            block_bytes: block,
+            crcs: record.crcs.to_vec(),
+        };
+        if set.geometry.parity > 0 && is_aligned {
+            return self.verifies_somehow(row).await;
+        }
         if let Ok(bytes) = self.io.store.read_segment(&set, pages_of(range)).await {
             let bytes = &bytes[(range.offset - pages_of(range).offset) as usize..][..range.len as usize];
             let crcs = bytes.chunks(block as usize).map(|block| crc32c(block).0);
@@ -85,6 +96,27 @@ impl<'a> PlacedRows<'a> {
             }
         }
         unread.map_or(Ok(true), Err)
+    }
+
+    /// The same for a row with copies or parity: whatever columns it is read from. If so, all columns are to get it.
+    async fn verifies_somehow(&self, row: RowInDoubt) -> Result<bool, StripeError> {
+        let (mut unread, mut is_wrong) = (None, false);
+        for left_out in self.io.store.ways_to_read(&row.stripes, row.range) {
+            match self.io.store.read_segment_without(&row.stripes, row.range, left_out).await {
+                Ok(bytes) if row.verifies(&bytes) => {
+                    self.taken.lock().push(row);
+                    return Ok(true);
+                }
+                Ok(_) => is_wrong = true,
+                Err(error) => unread = Some(error),
+            }
+        }
+        unread.filter(|_| !is_wrong).map_or(Ok(false), Err)
+    }
+
+    /// Rows in doubt that were found: all their columns are to have them before the pool serves.
+    pub(super) fn taken(&self) -> Vec<RowInDoubt> {
+        std::mem::take(&mut self.taken.lock())
     }
 
     /// Where a segment lay when the record of that sequence named it.

@@ -31,6 +31,7 @@ use super::{
     mend::{Mend, TakenInDoubt},
     placed::PlacedRows,
     record::ReplayedRecord,
+    row_in_doubt::RowInDoubt,
     sites::{Site, find_sites},
     slabs::Slabs,
     unread::{JournalBounds, Unread, refusal},
@@ -64,6 +65,8 @@ pub(crate) struct Replay {
     /// Pages to overwrite before the pool serves: a drive fails to read them, and other columns tell that nothing that
     /// counted is there. What may be there must not be found later.
     pub forget: Vec<(Column, u64)>,
+    /// Rows that records in doubt lead to: to be written to all their columns before the pool serves.
+    pub rows: Vec<RowInDoubt>,
     /// What could not be read and is not needed, in words.
     pub unread: Vec<String>,
 }
@@ -82,6 +85,7 @@ impl Replay {
             torn: Vec::new(),
             mends: Vec::new(),
             forget: Vec::new(),
+            rows: Vec::new(),
             unread: Vec::new(),
         }
     }
@@ -143,6 +147,7 @@ pub(crate) async fn read_journal(
         torn,
         mends,
         forget,
+        rows: placed.taken(),
         unread,
     })
 }

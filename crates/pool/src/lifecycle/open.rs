@@ -213,6 +213,7 @@ impl ReadSlice {
                 mended,
                 torn: replay.torn,
                 mends: replay.mends,
+                rows: replay.rows,
                 forget: replay.forget,
             },
         });

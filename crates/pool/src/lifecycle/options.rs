@@ -55,7 +55,8 @@ impl FormatOptions {
     pub(crate) fn journal_slabs(&self, drive_bytes: u64, journal_drives: usize) -> u32 {
         let slabs = |bytes: u64| bytes.min(16 * GIB).div_ceil(u64::from(self.slab_bytes)) as u32;
         let slices = u32::from(self.slices);
-        let journal_drives = journal_drives.max(1) as u32;
+        // As many drives may be lost as the layout tolerates.
+        let journal_drives = (journal_drives as u32).saturating_sub(self.layout.parity().into()).max(1);
         let wanted = match self.journal_bytes {
             Some(bytes) => slabs(bytes).max(4 * slices),
             None => {

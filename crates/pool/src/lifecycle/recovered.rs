@@ -3,7 +3,7 @@
 use crate::{
     error::PoolError,
     format::PAGE_BYTES,
-    journal::{Mend, TornBatch},
+    journal::{Mend, RowInDoubt, TornBatch},
     lifecycle::stats::RecoveryStats,
     store::Store,
 };
@@ -19,6 +19,8 @@ pub(crate) struct Recovered {
     pub(super) torn: Vec<TornBatch>,
     /// What recovery took from some columns of the journal only.
     pub(super) mends: Vec<Mend>,
+    /// Rows of large writes that it took, and that some columns may lack.
+    pub(super) rows: Vec<RowInDoubt>,
     /// Pages of the journal in which nothing must be found that recovery could not read.
     pub(super) forget: Vec<(Column, u64)>,
 }
@@ -56,6 +58,9 @@ impl Recovered {
     async fn mend_columns(&self, store: &Store) -> Result<(), PoolError> {
         for mend in &self.mends {
             mend.write(store).await?;
+        }
+        for row in &self.rows {
+            row.mend(store).await?;
         }
         for (column, offset) in &self.forget {
             overwrite(store, *column, *offset).await?;

@@ -57,6 +57,8 @@ pub(super) struct OfDrive {
     holders: Vec<u8>,
     /// By page.
     generations: Vec<GrantGeneration>,
+    /// Nothing is granted of it.
+    is_out: bool,
 }
 
 pub(super) struct Grants {
@@ -92,7 +94,7 @@ impl Grants {
         let labels: Vec<_> = drives.iter().map(|drive| (drive.label(), drive.slabs())).collect();
         let of_drive = |(drive, holders): (&Arc<Drive>, _)| {
             let generations = vec![GrantGeneration::default(); drive.label().grant_pages() as usize];
-            OfDrive { drive: drive.clone(), holders, generations }
+            OfDrive { drive: drive.clone(), holders, generations, is_out: false }
         };
         let holders = first_holders(&labels, slices, each);
         let drives: Vec<_> = drives.iter().zip(holders).map(of_drive).collect();
@@ -130,6 +132,7 @@ impl Grants {
             drive: drive.clone(),
             holders,
             generations: vec![GrantGeneration::default(); pages as usize],
+            is_out: false,
         };
         for number in 0..pages {
             let page = of.next_page((self.pool, self.epoch), number, &[], NOBODY);
@@ -159,6 +162,19 @@ impl Grants {
             turn: AsyncMutex::new(),
             nobodys: AtomicU64::new(nobodys),
         }
+    }
+
+    /// From now on nothing is granted of a drive, or something is again: the pool goes on without it, it leaves, or it stays.
+    pub(super) fn leave_out(&self, drive: DriveIndex, is_out: bool) {
+        let mut drives = self.drives.lock();
+        let Some(at) = position_in(&drives, drive) else { return };
+        let of = &mut drives[at];
+        let before = of.nobodys();
+        of.is_out = is_out;
+        let after = of.nobodys();
+        // NOTE: with the lock held, under which slabs are granted.
+        self.nobodys.fetch_add(after, Ordering::AcqRel);
+        self.nobodys.fetch_sub(before, Ordering::AcqRel);
     }
 
     /// Ungranted slabs that a slice may be granted.
@@ -312,12 +328,13 @@ impl OfDrive {
 
     /// How many those are.
     fn nobodys(&self) -> u64 {
-        if self.drive.label().roles.data { self.free_slabs().count() as u64 } else { 0 }
+        if self.drive.label().roles.data && !self.is_out { self.free_slabs().count() as u64 } else { 0 }
     }
 
     async fn read(pool: PoolId, drive: &Arc<Drive>, mend: bool) -> Result<(Self, Vec<String>), PoolError> {
         let label = drive.label();
-        let mut of = Self { drive: drive.clone(), holders: Vec::new(), generations: Vec::new() };
+        let mut of =
+            Self { drive: drive.clone(), holders: Vec::new(), generations: Vec::new(), is_out: false };
         let mut told = Vec::new();
         for number in 0..label.grant_pages() {
             let Found { page, differ } = read_page(pool, drive, number).await?;

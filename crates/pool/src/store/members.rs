@@ -15,7 +15,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, Members, MembersCopy};
+use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, MemberState, Members, MembersCopy};
 use quoin_world::{
     AsyncMutex, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -273,6 +273,7 @@ impl Store {
         *self.membership.current.lock() = Arc::new(members.clone());
         // NOTE: before anything counts that was written without them.
         for member in &members.all {
+            self.grants.leave_out(member.index, member.state != MemberState::Active);
             let was_needed = before.get(member.index).is_some_and(Member::is_needed);
             if was_needed && member.is_lost() {
                 let tenants = self.tenants.lock();

@@ -33,7 +33,7 @@ use members::Membership;
 use pace::Pace;
 use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, MembersGeneration, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
-use quoin_stripe::{Column, ColumnSet, Columns, StripeError, StripeSet, Written};
+use quoin_stripe::{Column, ColumnSet, Columns, StripeError, StripeSet, Written, alternatives};
 use quoin_world::{
     AsyncMutex, Buf, DiskError, Mutex, Nanos, Slice as Bytes,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -468,6 +468,56 @@ impl Store {
             return Ok(read);
         }
         self.columns.rebuild(set, place, range).await
+    }
+
+    /// The ways to read a range of a segment's data: with all columns, and then with some left out.
+    pub(crate) fn ways_to_read(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+    ) -> impl Iterator<Item = ColumnSet> + use<> {
+        std::iter::once(ColumnSet::default()).chain(alternatives(set, range))
+    }
+
+    /// Reads a range of a segment's data without what these columns hold of it.
+    pub(crate) async fn read_segment_without(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        left_out: ColumnSet,
+    ) -> Result<Buf, StripeError> {
+        self.columns.read_without(set, range, left_out).await
+    }
+
+    /// Makes all columns agree where a row lies whose content is known: those that were left out when it was read get it, and
+    /// parity or copies are made anew. Durable on return.
+    pub(crate) async fn harden_again(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        left_out: ColumnSet,
+        data: &Bytes,
+    ) -> Result<(), PoolError> {
+        let geometry = set.geometry;
+        let lost = set.columns.iter().enumerate().filter(|(_, column)| self.columns.is_lost(**column));
+        let lost = lost.fold(set.missing, |lost, (place, _)| lost.with(ColumnSet::one(place)));
+        if geometry.data == 1 {
+            return Ok(self.columns.rewrite(set, range, geometry.all().without(lost), data).await?);
+        }
+        self.columns.rewrite(set, range, left_out.without(lost), data).await?;
+        // The stripes that the range touches.
+        let stripe = geometry.stripe_bytes();
+        let (first, end) = (range.offset / stripe, range.end().div_ceil(stripe));
+        let strip = u64::from(geometry.strip_bytes);
+        let of_column = ByteRange::from(first * strip..end * strip);
+        if self.columns.verify(set, of_column).await? {
+            return Ok(());
+        }
+        for place in geometry.all().without(geometry.data_columns()).without(lost).iter() {
+            let parity = self.columns.rebuild(set, place, of_column).await?;
+            self.write_slab(set.columns[place], of_column.offset, vec![parity.into_slice()], true).await?;
+        }
+        Ok(())
     }
 
     /// Hardens what was written to a drive.
