@@ -43,7 +43,11 @@ impl Columns {
                 _ => {
                     let pieces = part.split(geometry.strip_bytes.into());
                     let within = |at| (geometry.data_offset(place, at) - range.offset) as usize;
-                    pieces.map(|piece| data.slice(within(piece.offset)..within(piece.end()))).collect()
+                    let content = |piece: ByteRange| {
+                        let first = within(piece.offset);
+                        data.slice(first..first + piece.len as usize)
+                    };
+                    pieces.map(content).collect()
                 }
             };
             let is_concerned = !part.is_empty();

@@ -239,7 +239,7 @@ impl Arrangement {
         (self.apart, self.one_journal, self.protection) = (0, false, protection);
         let least_slabs = LEAST_EXTENTS * u64::from(self.journal.columns);
         // Enough on the drives that are left when as many are lost as the layout tolerates.
-        let least_slabs = least_slabs.div_ceil(self.count as u64 - u64::from(protection.parity()));
+        let least_slabs = 2 * least_slabs.div_ceil(self.count as u64 - u64::from(protection.parity()));
         let journal_slabs = (least_slabs + rng.random_range(0..=2)).max(LEAST_JOURNAL_SLABS);
         self.journal_bytes = journal_slabs * u64::from(self.journal.slices) * SLAB_BYTES;
     }

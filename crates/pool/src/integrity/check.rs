@@ -322,11 +322,13 @@ fn check_promises(opened: &Opened, report: &mut CheckReport) {
     // What the journal takes back may be used otherwise since, for instance by slices that were given the slabs.
     let after_replay = |volume| report.reservations.get(&volume).copied().unwrap_or(0);
     let promised = opened.promised_bytes_of(|leaf| leaf.reserved_bytes.min(after_replay(leaf.volume)));
-    let live = opened.io.segments.usage().live_data;
+    let live = opened.io.segments.usage().net_live_data;
     // The most that any opening lets host data take.
     let space = opened.space(&PoolOptions { dirty_bytes: 0, ..PoolOptions::default() });
     let room = space.limit().saturating_sub(live);
-    if promised > room {
+    // What drives held that were lost was promised before.
+    let has_lost = opened.io.store.lost_drives().next().is_some();
+    if promised > room && !has_lost {
         let problem =
             format!("{promised} bytes are promised to volumes and not used yet, and {room} are left");
         report.add("the space accounting", problem);

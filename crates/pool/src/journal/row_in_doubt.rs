@@ -29,18 +29,30 @@ impl RowInDoubt {
         crcs.eq(self.crcs.iter().copied())
     }
 
-    /// Writes it to all its columns. Durable on return.
-    pub(crate) async fn mend(&self, store: &Store) -> Result<(), PoolError> {
-        if self.stripes.geometry.parity == 0 || planted(Bug::KeepRowInDoubt) {
+    /// Writes rows to all their columns. Durable on return.
+    pub(crate) async fn mend_all(rows: &[Self], store: &Store) -> Result<(), PoolError> {
+        if planted(Bug::KeepRowInDoubt) {
             return Ok(());
         }
+        // NOTE: first the data of all, then parity. Another row of the same stripes may be there only as long as its parity is.
+        for row in rows {
+            row.mend_data(store).await?;
+        }
+        for row in rows {
+            store.make_parity_anew(&row.stripes, row.range).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes it to the columns of data, or the copies, that lack it.
+    async fn mend_data(&self, store: &Store) -> Result<(), PoolError> {
         // What lies there, with the columns left out that do not have it.
         for left_out in store.ways_to_read(&self.stripes, self.range) {
             let Ok(bytes) = store.read_segment_without(&self.stripes, self.range, left_out).await else {
                 continue;
             };
             if self.verifies(&bytes) {
-                return store.harden_again(&self.stripes, self.range, left_out, &bytes.into_slice()).await;
+                return store.rewrite_columns(&self.stripes, self.range, left_out, &bytes.into_slice()).await;
             }
         }
         let what = format!("what was placed at {:?} of a segment", self.range);

@@ -59,9 +59,7 @@ impl Recovered {
         for mend in &self.mends {
             mend.write(store).await?;
         }
-        for row in &self.rows {
-            row.mend(store).await?;
-        }
+        RowInDoubt::mend_all(&self.rows, store).await?;
         for (column, offset) in &self.forget {
             overwrite(store, *column, *offset).await?;
         }

@@ -38,6 +38,32 @@ impl SegmentIo {
             .await
     }
 
+    /// Whether what lies at a location is as it should be, if it is read from the right columns.
+    pub(crate) async fn can_be_read(
+        &self,
+        location: Location,
+        is_good: impl Fn(&[u8]) -> bool,
+    ) -> Result<bool, PoolError> {
+        let Some(set) = self.segments.stripes(location.segment()) else { return Ok(false) };
+        let page = PAGE_BYTES as u64;
+        let (first, end) = (location.offset_bytes(), location.offset_bytes() + location.len_bytes());
+        let pages = ByteRange::from(first / page * page..end.next_multiple_of(page));
+        let mut failure = None;
+        for left_out in self.store.ways_to_read(&set, pages) {
+            match self.store.read_segment_without(&set, pages, left_out).await {
+                Ok(bytes) => {
+                    let within = (first - pages.offset) as usize..(end - pages.offset) as usize;
+                    if is_good(&bytes[within]) {
+                        return Ok(true);
+                    }
+                    failure = None;
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        failure.map_or(Ok(false), |error| Err(error.into()))
+    }
+
     /// The bytes of a range of a segment's data.
     pub(crate) async fn read_range(&self, segment: SegmentId, range: ByteRange) -> Result<Bytes, PoolError> {
         let set = self.segments.stripes(segment).ok_or_else(|| {

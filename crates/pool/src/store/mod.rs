@@ -489,23 +489,33 @@ impl Store {
         self.columns.read_without(set, range, left_out).await
     }
 
-    /// Makes all columns agree where a row lies whose content is known: those that were left out when it was read get it, and
-    /// parity or copies are made anew. Durable on return.
-    pub(crate) async fn harden_again(
+    /// Writes what is known to be right to the columns that were left out when it was read; of a mirror, to all copies. Durable
+    /// on return.
+    pub(crate) async fn rewrite_columns(
         &self,
         set: &StripeSet,
         range: ByteRange,
         left_out: ColumnSet,
         data: &Bytes,
     ) -> Result<(), PoolError> {
-        let geometry = set.geometry;
+        let lost = self.lost_columns(set);
+        let wanted = if set.geometry.data == 1 { set.geometry.all() } else { left_out };
+        Ok(self.columns.rewrite(set, range, wanted.without(lost), data).await?)
+    }
+
+    /// Those that are missing, or whose drives are not there or have failed.
+    fn lost_columns(&self, set: &StripeSet) -> ColumnSet {
         let lost = set.columns.iter().enumerate().filter(|(_, column)| self.columns.is_lost(**column));
-        let lost = lost.fold(set.missing, |lost, (place, _)| lost.with(ColumnSet::one(place)));
-        if geometry.data == 1 {
-            return Ok(self.columns.rewrite(set, range, geometry.all().without(lost), data).await?);
+        lost.fold(set.missing, |lost, (place, _)| lost.with(ColumnSet::one(place)))
+    }
+
+    /// Makes parity anew where it does not agree with the data, in the stripes that a range touches. Durable on return.
+    pub(crate) async fn make_parity_anew(&self, set: &StripeSet, range: ByteRange) -> Result<(), PoolError> {
+        let geometry = set.geometry;
+        if geometry.data == 1 || geometry.parity == 0 {
+            return Ok(());
         }
-        self.columns.rewrite(set, range, left_out.without(lost), data).await?;
-        // The stripes that the range touches.
+        let lost = self.lost_columns(set);
         let stripe = geometry.stripe_bytes();
         let (first, end) = (range.offset / stripe, range.end().div_ceil(stripe));
         let strip = u64::from(geometry.strip_bytes);

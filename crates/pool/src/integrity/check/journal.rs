@@ -124,7 +124,8 @@ async fn placed_verifies(opened: &Opened, record: &ReplayedRecord) -> Result<boo
         return Ok(false);
     }
     for (at, crc) in (0..).zip(record.crcs.iter()) {
-        if crc32c(&opened.io.read(first.plus(at)).await?).0 != *crc {
+        // A row in doubt may be on some columns only: opening the pool brings it to the others.
+        if !opened.io.can_be_read(first.plus(at), |bytes| crc32c(bytes).0 == *crc).await? {
             return Ok(false);
         }
     }
