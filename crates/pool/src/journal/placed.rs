@@ -6,8 +6,8 @@
 use super::record::ReplayedRecord;
 use crate::{
     bugs::{Bug, planted},
-    format::{Location, PAGE_BYTES, RecordKind},
-    segment::{io::SegmentIo, opened::OpenedSegment},
+    format::{Location, RecordKind},
+    segment::{io::SegmentIo, mend::pages_of, opened::OpenedSegment},
 };
 use quoin_base::{ByteRange, SegmentId, Sequence, crc32c};
 use quoin_stripe::{Column, StripeError, StripeSet};
@@ -73,18 +73,28 @@ impl<'a> PlacedRows<'a> {
         if let Ok(bytes) = self.io.store.read_segment(&set, pages_of(range)).await {
             let bytes = &bytes[(range.offset - pages_of(range).offset) as usize..][..range.len as usize];
             let crcs = bytes.chunks(block as usize).map(|block| crc32c(block).0);
-            return Ok(crcs.eq(record.crcs.iter().copied()));
+            if crcs.eq(record.crcs.iter().copied()) {
+                return Ok(true);
+            }
         }
         // One that can be read may tell that the row did not land.
         let mut unread = None;
         for (at, crc) in (0..).zip(record.crcs.iter()) {
-            match self.read(&set, ByteRange::new(begin + at * block, block)).await {
-                Ok(bytes) if crc32c(&bytes).0 != *crc => return Ok(false),
-                Ok(_) => {}
+            let range = ByteRange::new(begin + at * block, block);
+            match self.read(&set, range).await {
+                Ok(bytes) if crc32c(&bytes).0 == *crc => {}
+                // What is on other drives is as good: destage writes it anew.
+                outcome if self.is_elsewhere(&set, range, *crc).await => drop(outcome),
+                Ok(_) => return Ok(false),
                 Err(error) => unread = Some(error),
             }
         }
         unread.map_or(Ok(true), Err)
+    }
+
+    /// Whether a block follows from other columns than its own.
+    async fn is_elsewhere(&self, set: &StripeSet, range: ByteRange, crc: u32) -> bool {
+        self.io.read_otherwise(set, range, &|bytes| crc32c(bytes).0 == crc).await.is_some()
     }
 
     /// Where a segment lay when the record of that sequence named it.
@@ -119,11 +129,4 @@ impl<'a> PlacedRows<'a> {
         };
         Ok(buf[(range.offset - whole.offset) as usize..][..range.len as usize].to_vec())
     }
-}
-
-/// The pages that a range touches.
-fn pages_of(range: ByteRange) -> ByteRange {
-    let page = PAGE_BYTES as u64;
-    let from = range.offset / page * page;
-    ByteRange::from(from..range.end().next_multiple_of(page))
 }

@@ -15,6 +15,7 @@ mod grants;
 pub(crate) mod health;
 mod members;
 pub(crate) mod pace;
+pub(crate) mod repairs;
 pub(crate) mod roots;
 pub(crate) mod shortage;
 
@@ -33,11 +34,12 @@ use members::Membership;
 use pace::Pace;
 use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, MembersGeneration, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
-use quoin_stripe::{Column, Columns, StripeError, StripeSet, Written};
+use quoin_stripe::{Column, Columns, Read, StripeError, StripeSet, Written};
 use quoin_world::{
     AsyncMutex, Buf, DiskError, Mutex, Slice as Bytes,
     atomic::{AtomicBool, Ordering},
 };
+use repairs::Repairs;
 use shortage::Shortage;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,6 +73,7 @@ pub(crate) struct Store {
     health: Health,
     shortage: Shortage,
     pace: Pace,
+    repairs: Repairs,
     may_lack_room: AtomicBool,
     /// Held while a drive is added.
     adding: AsyncMutex,
@@ -158,6 +161,7 @@ impl Store {
             health: Health::default(),
             shortage: Shortage::default(),
             pace: Pace::default(),
+            repairs: Repairs::default(),
             needs: Mutex::default(),
             tenants: Mutex::default(),
             generations: Mutex::default(),
@@ -403,6 +407,16 @@ impl Store {
     /// Reads a range of a segment's data. Both ends are multiples of 4096.
     pub(crate) async fn read_segment(&self, set: &StripeSet, range: ByteRange) -> Result<Buf, StripeError> {
         self.columns.read(set, range).await
+    }
+
+    /// The same, and tells which columns could not be read.
+    pub(crate) async fn read_telling(&self, set: &StripeSet, range: ByteRange) -> Result<Read, StripeError> {
+        self.columns.read_telling(set, range).await
+    }
+
+    /// The drives, as the columns of segments: for what reads and writes single columns to repair them.
+    pub(crate) fn columns(&self) -> &Columns {
+        &self.columns
     }
 
     /// Writes a row of a segment, or a part of one, to all its columns but those on drives that the pool can go on without, from byte `offset` of the segment's data on. `durable`: hardened on return.
