@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const LAYOUTS: [&str; 5] = ["mirror", "mirror-3", "raid5", "raid6", "4+2"];
 const BLOCK: u64 = 8 * KIB;
-const BLOCKS: u64 = 300;
+const BLOCKS: u64 = 800;
 
 /// What happens to a drive.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -25,7 +25,7 @@ fn layout(text: &str) -> Layout {
 
 /// A pool with blocks, some of them overwritten, closed; and its volume.
 fn filled(seed: u64, layout: Layout) -> (Rig, VolumeId) {
-    let rig = Rig::protected(seed, layout, 16 * MIB);
+    let rig = Rig::protected(seed, layout, 24 * MIB);
     let pool = rig.open();
     let volume = rig.run(|_| async move {
         let volume = create(&pool).await;
@@ -133,8 +133,7 @@ fn a_scrub_repairs_everything_and_the_next_finds_nothing() {
             let (rig, volume) = filled(seed + 10, layout(text));
             let mut rng = StdRng::seed_from_u64(seed);
             let parity = usize::from(layout(text).parity());
-            // The last ones have parity as often as the others.
-            (1..=parity).for_each(|drive| damage(&rig, drive, how, &mut rng));
+            (0..parity).for_each(|drive| damage(&rig, drive, how, &mut rng));
             assert!(!rig.problems().is_empty(), "{text} {how:?}");
             let pool = rig.open();
             rig.run(|_| async move {
@@ -149,7 +148,7 @@ fn a_scrub_repairs_everything_and_the_next_finds_nothing() {
 
                 for (drive, count) in &by_drive {
                     let number: usize = drive[1..].parse().unwrap();
-                    assert!((1..=parity).contains(&number) && *count > 0, "{text} {how:?}: {by_drive:?}");
+                    assert!((0..parity).contains(&number) && *count > 0, "{text} {how:?}: {by_drive:?}");
                 }
                 assert!(!by_drive.is_empty());
                 pool.checkpoint().await.unwrap();
