@@ -89,6 +89,7 @@ pub(crate) fn spawn(world: &Arc<SimWorld>, scenario: &Scenario, disks: &[Arc<Sim
     let drives: Vec<_> = disks
         .iter()
         .enumerate()
+        .filter(|(i, _)| scenario.may_be_spoiled(*i))
         .map(|(i, disk)| (disk.clone(), data_region(scenario, i), journal_region(scenario, i)))
         .collect();
     let (task_world, faults) = (world.clone(), scenario.faults);

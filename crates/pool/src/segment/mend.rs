@@ -27,6 +27,8 @@ pub(crate) struct Mended {
     pub content: Bytes,
     /// What was written again: whose, and of which kind.
     pub repairs: Vec<(Option<DriveIndex>, RepairKind)>,
+    /// Columns hold something else still: what was written again did not get there, or not whole pages were wrong.
+    pub is_wrong_still: bool,
 }
 
 /// A segment, a column of it, pages of its data, and what they are to hold.
@@ -78,7 +80,7 @@ impl SegmentIo {
             let set = self.segments.stripes(segment)?;
             let Found { content, wrong } = self.find(&set, range, verifies).await?;
             let pages = whole_pages_in(range);
-            let mut repairs = Vec::new();
+            let (mut repairs, mut still) = (Vec::new(), wrong);
             if !pages.is_empty() {
                 let from = (pages.offset - range.offset) as usize;
                 let of_pages = content.slice(from..from + pages.len as usize);
@@ -89,10 +91,13 @@ impl SegmentIo {
                         let kind = if set.geometry.data == 1 { RepairKind::Copy } else { RepairKind::Data };
                         self.note_repair(&set, Some(place), range.offset, kind);
                         repairs.push((Some(set.columns[place].drive), kind));
+                        if pages == range {
+                            still = still.without(ColumnSet::one(place));
+                        }
                     }
                 }
             }
-            Some(Mended { content, repairs })
+            Some(Mended { content, repairs, is_wrong_still: !still.is_empty() })
         })
     }
 

@@ -84,6 +84,15 @@ impl Pieces<'_> {
     }
 }
 
+/// A page of a column of parity that is to be written.
+struct Parity {
+    place: usize,
+    page: ByteRange,
+    content: Bytes,
+    /// It certainly is wrong on the drive, or cannot be read.
+    is_certain: bool,
+}
+
 /// Columns that were written.
 #[derive(Clone, Copy, Default)]
 struct Changed {
@@ -189,11 +198,14 @@ impl Scrub {
         let mut sound = Vec::new();
         for row in rows.drain(..) {
             let guard = self.slice().enter_readers();
-            let is_sound = self.live_verifies(&row).await;
+            let is_sound = self.repair_live(&row).await.is_some();
             drop(guard);
             match is_sound {
                 true => sound.push(row),
-                false => self.note_row(&row, "something there is damaged, so that it stays as it is"),
+                false => self.note_row(
+                    &row,
+                    "something there is damaged and cannot be written again, so that it stays as it is",
+                ),
             }
             self.slice().world().yield_now().await;
         }
@@ -211,22 +223,25 @@ impl Scrub {
         state.note(format!("the row at {offset} of segment {segment} does not agree in all columns; {why}"));
     }
 
-    /// Whether all that is live in a row verifies, in all copies; what is wrong is repaired first. The caller is in a reader
-    /// epoch.
-    async fn live_verifies(&self, row: &Doubtful) -> bool {
+    /// Verifies all that is live in a row, in all copies, and repairs what is wrong. Returns how many repairs it took; `None`
+    /// if something is wrong still, or what is live cannot be told. The caller is in a reader epoch.
+    async fn repair_live(&self, row: &Doubtful) -> Option<usize> {
         let slice = self.slice();
         if !slice.segments.table.is_settled(row.at.segment, row.at.generation) {
-            return false;
+            return None;
         }
-        let Some(live) = self.live(row).await else { return false };
-        for Live { range, sum } in live {
+        let mut repairs = 0;
+        for Live { range, sum } in self.live(row).await? {
             let verifies = move |bytes: &[u8]| sum.verifies(bytes);
-            let Some(mended) = slice.segments.io.mend(row.at.segment, range, &verifies).await else {
-                return false;
-            };
+            let mended = slice.segments.io.mend(row.at.segment, range, &verifies).await?;
             self.repaired(&mended.repairs);
+            // NOTE: it can be read, but not where it lies. Parity is what it is read from.
+            if mended.is_wrong_still {
+                return None;
+            }
+            repairs += mended.repairs.len();
         }
-        true
+        Some(repairs)
     }
 
     /// What is live in a row, its head included; `None` if that cannot be told.
@@ -274,7 +289,7 @@ impl Scrub {
         if planted(Bug::TrustParity) {
             return self.trust_parity(row).await;
         }
-        if !self.live_verifies(row).await {
+        if self.repair_live(row).await.is_none() {
             return;
         }
         let Some(live) = self.live(row).await else { return };
@@ -283,13 +298,23 @@ impl Scrub {
         if matches!(slice.store.columns().verify(&set, in_columns).await, Ok(true)) {
             return;
         }
-        let mut changed = Changed::default();
+        let (mut changed, mut parity) = (Changed::default(), Vec::new());
         for page in in_columns.split(PAGE_BYTES as u64) {
-            let live = Pieces { live: &live, set: &set, page };
-            changed = changed.with(match set.geometry.data {
-                1 => self.make_copies_alike(&live).await,
-                _ => self.make_stripe_agree(&live).await,
-            });
+            let at = Pieces { live: &live, set: &set, page };
+            if set.geometry.data == 1 {
+                changed = changed.with(self.make_copies_alike(&at).await);
+                continue;
+            }
+            changed = changed.with(self.fill_unreadable(&at).await);
+            parity.extend(self.parity_to_write(&at).await);
+        }
+        // NOTE: it was right when parity was computed from it if it is right after that.
+        if !parity.is_empty() && self.repair_live(row).await == Some(0) {
+            for Parity { place, page, content, is_certain } in parity {
+                if self.restore(&set, place, page, &content).await {
+                    changed.add(place, is_certain);
+                }
+            }
         }
         self.count_changed(&set, row, changed);
     }
@@ -340,12 +365,11 @@ impl Scrub {
         changed
     }
 
-    /// Makes a page of each column of stripes agree, of which all that is live verifies.
-    async fn make_stripe_agree(&self, at: &Pieces<'_>) -> Changed {
-        let (mut changed, there, data) =
-            (Changed::default(), self.there(at.set), at.set.geometry.data_columns());
-        // What cannot be read of data that nothing leads to becomes what it was, as far as that can be computed.
-        for place in data.both(there).iter().filter(|place| !at.is_live(*place)) {
+    /// Writes what cannot be read of data that nothing leads to: what it was, as far as that can be computed.
+    async fn fill_unreadable(&self, at: &Pieces<'_>) -> Changed {
+        let mut changed = Changed::default();
+        let data = at.set.geometry.data_columns().both(self.there(at.set));
+        for place in data.iter().filter(|place| !at.is_live(*place)) {
             if self.page_of(at.set, place, at.page).await.is_some() {
                 continue;
             }
@@ -355,23 +379,28 @@ impl Scrub {
                 changed.add(place, true);
             }
         }
-        // From fewer columns parity does not follow.
+        changed
+    }
+
+    /// A page of parity as it follows from data, of each column in which it is another.
+    async fn parity_to_write(&self, at: &Pieces<'_>) -> Vec<Parity> {
+        let (mut parity, there, data) = (Vec::new(), self.there(at.set), at.set.geometry.data_columns());
+        // From fewer columns it does not follow.
         if data.both(there) != data {
-            return changed;
+            return parity;
         }
         let is_all_live = data.iter().all(|place| at.is_all_live(place));
         for place in there.without(data).iter() {
             let computed = self.slice().store.columns().rebuild(at.set, place, at.page).await;
-            let Ok(computed) = computed.map(Buf::into_slice) else { continue };
+            let Ok(content) = computed.map(Buf::into_slice) else { continue };
             let now = self.page_of(at.set, place, at.page).await;
-            let was_unreadable = now.is_none();
-            let is_right = now.is_some_and(|now| now[..] == computed[..]);
-            if !is_right && self.restore(at.set, place, at.page, &computed).await {
-                // Where nothing leads to some of the data, that may have been what was wrong.
-                changed.add(place, is_all_live || was_unreadable);
+            // Where nothing leads to some of the data, that may have been what was wrong.
+            let is_certain = is_all_live || now.is_none();
+            if now.is_none_or(|now| now[..] != content[..]) {
+                parity.push(Parity { place, page: at.page, content, is_certain });
             }
         }
-        changed
+        parity
     }
 
     async fn page_of(&self, set: &StripeSet, place: usize, page: ByteRange) -> Option<Bytes> {
