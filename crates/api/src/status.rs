@@ -239,6 +239,9 @@ pub struct Drive {
     pub flushes: u64,
     /// Operations that failed.
     pub errors: u64,
+    /// Repairs since it was opened: its data was wrong or unreadable and was rewritten from redundancy.
+    #[serde(default)]
+    pub repairs: u64,
 }
 
 /// What the last opening of the pool did.

@@ -458,7 +458,7 @@ impl BootRun {
             let scrub = Scrub::new(pool.clone(), ScrubPosition::default(), ScrubCounts::default(), 0);
             scrub.run().await.map_err(|error| format!("the closing scrub failed: {error}"))?;
             let (_, counts) = scrub.progress();
-            let repaired = counts.repaired_data + counts.repaired_copies + counts.repaired_parity;
+            let repaired = counts.repaired.total();
             let left = counts.damage() + counts.failed_reads + if is_first { 0 } else { repaired };
             if left > 0 {
                 return Err(format!("the closing scrub found {counts:?} {:?}", scrub.notes()));

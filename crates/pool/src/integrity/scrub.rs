@@ -17,7 +17,7 @@ use crate::{
     },
     meta::PageId,
     segment::io::{BadCopy, Ill},
-    store::repairs::RepairKind,
+    store::repairs::{RepairCounts, RepairKind},
 };
 use quoin_base::{BlockNumber, ByteRange, DriveIndex, MIB, PageNumber, SliceId, crc32c};
 use quoin_world::{
@@ -83,12 +83,8 @@ pub struct ScrubCounts {
     pub repaired_pages: u64,
     /// Reads that a drive failed.
     pub failed_reads: u64,
-    /// Places where data was computed from parity and written again.
-    pub repaired_data: u64,
-    /// Copies of data that were written again.
-    pub repaired_copies: u64,
-    /// Places where parity was computed again.
-    pub repaired_parity: u64,
+    /// Repairs of data, copies and parity, but not of metadata pages.
+    pub repaired: RepairCounts,
 }
 
 impl ScrubCounts {
@@ -492,13 +488,7 @@ impl Scrub {
     fn repaired(&self, repairs: &[(Option<DriveIndex>, RepairKind)]) {
         let mut state = self.state.lock();
         for (drive, kind) in repairs {
-            let counts = &mut state.counts;
-            match kind {
-                RepairKind::Data => counts.repaired_data += 1,
-                RepairKind::Copy => counts.repaired_copies += 1,
-                RepairKind::Parity => counts.repaired_parity += 1,
-                RepairKind::Metadata => {}
-            }
+            state.counts.repaired.count(*kind);
             if let Some(drive) = drive {
                 *state.by_drive.entry(*drive).or_default() += 1;
             }

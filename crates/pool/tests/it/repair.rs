@@ -83,7 +83,7 @@ async fn scrub(pool: &Arc<Pool>) -> (ScrubCounts, Vec<(String, u64)>) {
 }
 
 fn repairs(counts: &ScrubCounts) -> u64 {
-    counts.repaired_data + counts.repaired_copies + counts.repaired_parity
+    counts.repaired.total()
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_scrub_repairs_everything_and_the_next_finds_nothing() {
             rig.run(|_| async move {
                 let (counts, by_drive) = scrub(&pool).await;
                 assert_eq!((counts.damage(), counts.failed_reads), (0, 0), "{text} {how:?}: {counts:?}");
-                let by_kind = [counts.repaired_data, counts.repaired_copies, counts.repaired_parity];
+                let by_kind = [counts.repaired.data, counts.repaired.copies, counts.repaired.parity];
                 match layout(text).data() {
                     1 => assert!(by_kind[0] == 0 && by_kind[1] > 0 && by_kind[2] == 0, "{text}: {by_kind:?}"),
                     // Metadata lies in mirrors.
