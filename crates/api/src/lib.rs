@@ -52,8 +52,8 @@ pub use reserve::{Reserve, ReserveDeletion, ReservePolicy, ReservePreview, Reser
 pub use retention::{Retention, SnapshotRetain};
 pub use schedule::{Every, Rule, Schedule, ScheduleCreate, ScheduleUpdate};
 pub use scrub::{
-    DamagedRange, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubSchedule,
-    ScrubStatus, ScrubUpdate, TimeOfDay,
+    DamagedRange, DriveRepairs, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubRepairs,
+    ScrubResult, ScrubSchedule, ScrubStatus, ScrubUpdate, TimeOfDay,
 };
 pub use snapshot::{CloneCreate, Origin, OriginKind, SnapshotCreate, SnapshotRefresh, SnapshotRestore};
 pub use space::{PoolSpace, VolumeSpace};

@@ -167,6 +167,30 @@ pub struct ScrubResult {
     pub found: ScrubFindings,
     /// Findings other than in host data, as text; at most 100.
     pub notes: Vec<String>,
+    /// Repairs of what each drive holds, since the scrub was started or continued.
+    #[serde(default)]
+    pub repairs_by_drive: Vec<DriveRepairs>,
+}
+
+/// Repairs of what a drive holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DriveRepairs {
+    /// The drive.
+    #[schema(example = "/dev/nvme0n1")]
+    pub drive: String,
+    /// How many.
+    pub repairs: u64,
+}
+
+/// What a scrub rewrote from redundancy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ScrubRepairs {
+    /// Ranges of data computed from parity and rewritten.
+    pub data: u64,
+    /// Copies of data rewritten.
+    pub copies: u64,
+    /// Ranges of parity computed again and rewritten.
+    pub parity: u64,
 }
 
 /// What a scrub verified and found.
@@ -188,6 +212,9 @@ pub struct ScrubFindings {
     pub repaired_pages: u64,
     /// Reads that a drive failed.
     pub failed_reads: u64,
+    /// What was wrong or unreadable and was rewritten from redundancy.
+    #[serde(default)]
+    pub repairs: ScrubRepairs,
 }
 
 /// A range of a volume that cannot be read.

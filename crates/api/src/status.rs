@@ -242,6 +242,9 @@ pub struct Drive {
     pub errors: u64,
     /// What is emulated on it; null if it works as it is.
     pub emulated: Option<EmulatedDrive>,
+    /// Repairs since it was opened: its data was wrong or unreadable and was rewritten from redundancy.
+    #[serde(default)]
+    pub repairs: u64,
 }
 
 /// What the last opening of the pool did.

@@ -19,11 +19,11 @@ use crate::{
     record::{SCRUB_OBJECT, decode, encode},
 };
 use quoin_api::{
-    DamagedRange, Integrity, NextStep, ScrubFindings, ScrubOutcome, ScrubResult, ScrubStatus, ScrubUpdate,
-    Severity,
+    DamagedRange, DriveRepairs, Integrity, NextStep, ScrubFindings, ScrubOutcome, ScrubRepairs, ScrubResult,
+    ScrubStatus, ScrubUpdate, Severity,
 };
 use quoin_base::ByteRange;
-use quoin_pool::{Pool, Transaction};
+use quoin_pool::{Pool, RepairCounts, Transaction};
 use quoin_volume::{BlockDevice, VolumeError};
 use quoin_world::Thread;
 use record::{Begun, Damaged, KEY, Record};
@@ -192,6 +192,9 @@ impl Array {
             Due::Begin | Due::Nothing => {}
         }
         let is_time = self.scrubs().look(self.world().now());
+        if is_time {
+            self.tell_repairs(pool);
+        }
         if is_time && let Err(error) = self.look_at_damage(pool).await {
             tracing::debug!(%error, "damage is looked at again later");
         }
@@ -219,6 +222,7 @@ impl Array {
     /// Lists what was found, and releases the pool, which is about to be closed. The scrub continues when the pool is open
     /// again.
     pub(crate) async fn suspend_scrub(&self, pool: &Pool) {
+        self.tell_repairs(pool);
         // NOTE: the place before the findings, so that all that was found before it is listed.
         self.scrubs().note_progress();
         self.note_damage(pool);
@@ -261,6 +265,18 @@ impl Array {
         }
     }
 
+    /// Records what was repaired since the last look, an event for each drive.
+    fn tell_repairs(&self, pool: &Pool) {
+        for (drive, RepairCounts { data, copies, parity, metadata }) in pool.take_repairs() {
+            let text = format!(
+                "held wrong data or could not read it, and it was rewritten from other drives: {data} ranges of data, \
+                 {copies} copies, {parity} ranges of parity, {metadata} copies of metadata pages; nothing was lost. If this \
+                 goes on, replace the drive"
+            );
+            self.log().record(Severity::Warning, format!("drive {drive}"), text);
+        }
+    }
+
     /// Takes what can be read again off the list.
     async fn look_at_damage(&self, pool: &Pool) -> Result<(), ArrayError> {
         let listed = self.scrubs().damaged();
@@ -300,8 +316,15 @@ impl Array {
 
 /// The severity and text of the event of a scrub that ended.
 fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
-    let ScrubFindings { damaged_blocks, damaged_pages, damaged_rows, repaired_pages, failed_reads, .. } =
-        result.found;
+    let ScrubFindings {
+        damaged_blocks,
+        damaged_pages,
+        damaged_rows,
+        repaired_pages,
+        failed_reads,
+        repairs: ScrubRepairs { data, copies, parity },
+        ..
+    } = result.found;
     let mut text = format!("a scrub {}: {} bytes verified", result.outcome, result.verified_bytes);
     if let Some(reason) = &result.reason {
         text += &format!("; {reason}");
@@ -315,10 +338,21 @@ fn told(result: &ScrubResult, damage: u64) -> (Severity, String) {
             NextStep::SeeScrub
         );
     }
+    let repaired = data + copies + parity;
+    if repaired > 0 {
+        text += &format!(
+            "; repaired from redundancy: {data} ranges of data, {copies} copies, {parity} ranges of parity"
+        );
+    }
+    if !result.repairs_by_drive.is_empty() {
+        let of_drive = |of: &DriveRepairs| format!("{} {}", of.drive, of.repairs);
+        let by_drive: Vec<_> = result.repairs_by_drive.iter().map(of_drive).collect();
+        text += &format!("; repairs by drive: {}", by_drive.join(", "));
+    }
     let severity = match result.outcome {
         _ if damage + failed_reads > 0 => Severity::Error,
         ScrubOutcome::Failed => Severity::Warning,
-        _ if repaired_pages > 0 => Severity::Warning,
+        _ if repaired_pages + repaired > 0 => Severity::Warning,
         ScrubOutcome::Completed | ScrubOutcome::Stopped => Severity::Info,
     };
     (severity, text)

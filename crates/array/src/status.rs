@@ -81,7 +81,7 @@ impl Array {
 pub(crate) fn drive(slot: &DriveSlot) -> api::Drive {
     let label = slot.drive().map(|drive| drive.label());
     let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
-    let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors } = counters;
+    let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors, repairs } = counters;
     api::Drive {
         path: slot.path().to_owned(),
         found_at: slot.found_at().map(str::to_owned),
@@ -105,6 +105,7 @@ pub(crate) fn drive(slot: &DriveSlot) -> api::Drive {
         write_bytes,
         flushes,
         errors,
+        repairs,
         emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),
     }
 }

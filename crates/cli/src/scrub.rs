@@ -11,7 +11,8 @@ use crate::{
 };
 use clap::Subcommand;
 use quoin_api::{
-    ScrubFindings, ScrubProgress, ScrubResult, ScrubSchedule, ScrubStatus, ScrubUpdate, TimeOfDay,
+    DriveRepairs, ScrubFindings, ScrubProgress, ScrubResult, ScrubSchedule, ScrubStatus, ScrubUpdate,
+    TimeOfDay,
 };
 
 /// Commands for scrubs.
@@ -139,8 +140,14 @@ fn result(last: &ScrubResult) -> String {
         last.outcome,
         utc_text(last.ended_ms),
         size_text(last.verified_bytes),
-        found(&last.found)
+        found(&last.found) + &by_drive(&last.repairs_by_drive)
     )
+}
+
+fn by_drive(repairs: &[DriveRepairs]) -> String {
+    let of = |of: &DriveRepairs| format!("{} {}", of.drive, of.repairs);
+    let all: Vec<_> = repairs.iter().map(of).collect();
+    if all.is_empty() { String::new() } else { format!("; repairs by drive: {}", all.join(", ")) }
 }
 
 fn found(found: &ScrubFindings) -> String {
@@ -150,6 +157,9 @@ fn found(found: &ScrubFindings) -> String {
         (found.repaired_pages, "of them rewritten"),
         (found.damaged_rows, "row heads damaged"),
         (found.failed_reads, "reads failed"),
+        (found.repairs.data, "ranges of data repaired from parity"),
+        (found.repairs.copies, "copies repaired"),
+        (found.repairs.parity, "ranges of parity repaired"),
     ];
     let parts: Vec<_> =
         parts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();

@@ -22,7 +22,7 @@ use crate::{
 use quoin_base::{DriveIndex, Epoch, LabelGeneration, SliceId};
 use quoin_world::{
     AsyncMutex, Buf, Completion, Disk, DiskError, DiskInstruments, DiskOp, Event, Mutex, Slice,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::Ordering::Relaxed,
 };
 use std::{
     cmp::Ordering,
@@ -31,7 +31,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+mod counters;
 mod fence;
+
+use counters::Counters;
+pub use counters::DriveCounters;
 
 use fence::Own;
 
@@ -48,33 +52,6 @@ pub struct Drive {
     /// It changes while the gate is locked.
     own: Mutex<Own>,
     state: Arc<State>,
-}
-
-/// What a drive has done since it was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct DriveCounters {
-    /// Reads that succeeded.
-    pub reads: u64,
-    /// Bytes they brought.
-    pub read_bytes: u64,
-    /// Writes that succeeded.
-    pub writes: u64,
-    /// Bytes they wrote.
-    pub write_bytes: u64,
-    /// Flushes that succeeded.
-    pub flushes: u64,
-    /// Operations of any kind that failed.
-    pub errors: u64,
-}
-
-#[derive(Default)]
-struct Counters {
-    reads: AtomicU64,
-    read_bytes: AtomicU64,
-    writes: AtomicU64,
-    write_bytes: AtomicU64,
-    flushes: AtomicU64,
-    errors: AtomicU64,
 }
 
 /// What all writer sessions have in common.
@@ -275,19 +252,6 @@ impl Drive {
     /// What its disk's operations took; `None` if the disk does not measure it.
     pub fn latencies(&self) -> Option<&DiskInstruments> {
         self.disk.instruments()
-    }
-
-    /// What it has done since it was opened.
-    pub fn counters(&self) -> DriveCounters {
-        let c = &self.state.counters;
-        DriveCounters {
-            reads: c.reads.load(Relaxed),
-            read_bytes: c.read_bytes.load(Relaxed),
-            writes: c.writes.load(Relaxed),
-            write_bytes: c.write_bytes.load(Relaxed),
-            flushes: c.flushes.load(Relaxed),
-            errors: c.errors.load(Relaxed),
-        }
     }
 
     /// Both root slots of a slice, whatever is in them, or why one cannot be read.

@@ -136,6 +136,12 @@ pub enum Bug {
     ReuseLeftSlab = 161,
     /// A row in doubt that recovery takes is not written to the columns that lack it.
     KeepRowInDoubt = 162,
+    /// A repair writes what the one before was to write, when that segment may have been freed.
+    RepairLate = 171,
+    /// A scrub takes parity for right where it does not agree with data.
+    TrustParity = 172,
+    /// What was found wrong is written again to the next column.
+    RepairNextColumn = 173,
     /// A change of the pool's drives is in force before the voters have it.
     MembersBeforeHardened = 100,
     /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.
@@ -275,6 +281,8 @@ mod planted {
         PLANTED.set(bug);
         let below = bug.filter(|bug| *bug == Bug::TakeBackEarly);
         quoin_drive::bugs::plant(below.map(|_| quoin_drive::bugs::Bug::TakeBackEarly));
+        let below = bug.filter(|bug| *bug == Bug::RepairNextColumn);
+        quoin_stripe::bugs::plant(below.map(|_| quoin_stripe::bugs::Bug::RewriteNextColumn));
     }
 
     /// Whether `bug` is planted on this OS thread.

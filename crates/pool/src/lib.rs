@@ -47,4 +47,7 @@ pub use lifecycle::{
 };
 pub use meta::{ObjectKind, Transaction};
 pub use space::report::{PoolSpace, VolumeSpace};
-pub use store::health::PoolState;
+pub use store::{
+    health::PoolState,
+    repairs::{RepairCounts, RepairKind},
+};

@@ -10,6 +10,8 @@ pub enum Bug {
     HideFailedColumns,
     /// A column that does not hold what it should is read all the same.
     ReadMissing,
+    /// What was found wrong is written again to the next column.
+    RewriteNextColumn,
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -44,6 +44,7 @@ pub(crate) struct Gathered {
     /// By the column that is wanted.
     recipes: Vec<Option<Recipe>>,
     read: Vec<Part>,
+    unread: ColumnSet,
 }
 
 /// What was read of a column.
@@ -54,6 +55,11 @@ struct Part {
 }
 
 impl Gathered {
+    /// Columns that a drive failed to read.
+    pub(crate) fn unread(&self) -> ColumnSet {
+        self.unread
+    }
+
     /// Writes what a column holds in a range within one band in which it is wanted.
     pub(crate) fn write(&self, column: usize, range: ByteRange, to: &mut [u8]) {
         let recipe = self.recipes[column].as_ref().expect("it is a column that was asked for");
@@ -95,7 +101,7 @@ impl Columns {
             let mut needs = needs(bands, &recipes);
             needs.retain(|(column, range)| !read.iter().any(|part| part.holds(*column, *range)));
             if needs.is_empty() {
-                return Ok(Gathered { recipes, read });
+                return Ok(Gathered { recipes, read, unread: lost.unread() });
             }
             for (column, range, outcome) in self.read_parts(&set.columns, needs).await {
                 match outcome {

@@ -40,4 +40,5 @@ pub use alternatives::{alternatives, columns_of};
 pub use columns::Columns;
 pub use error::StripeError;
 pub use geometry::{Column, ColumnSet, Geometry, StripeSet};
+pub use read::Read;
 pub use write::Written;

@@ -18,12 +18,23 @@ use quoin_world::Buf;
 /// So many bytes of a mirror are read from the same copy when all its drives are equally busy.
 const TURN_BYTES: u64 = 128 << 10;
 
+/// A range of a segment's data that was read.
+#[derive(Debug)]
+pub struct Read {
+    /// What was read, or computed from what was read.
+    pub content: Buf,
+    /// Columns that a drive failed to read just now, so that the content was computed without them.
+    pub unread: ColumnSet,
+}
+
 /// The columns that one call does not read.
 pub(crate) struct Lost {
     /// Not at all.
     never: ColumnSet,
     /// Only if there is no other way: their drives refuse writes.
     failed: ColumnSet,
+    /// Columns that a drive failed to read.
+    unread: ColumnSet,
     /// The first error of a drive.
     error: Option<StripeError>,
 }
@@ -31,7 +42,8 @@ pub(crate) struct Lost {
 impl Lost {
     /// What is not to be read of a segment, `without` included.
     pub(crate) fn new(columns: &Columns, set: &StripeSet, without: ColumnSet) -> Self {
-        let mut lost = Self { never: unusable(set, without), failed: ColumnSet::default(), error: None };
+        let none = ColumnSet::default();
+        let mut lost = Self { never: unusable(set, without), failed: none, unread: none, error: None };
         for (place, column) in set.columns.iter().enumerate() {
             match columns.drive(column.drive) {
                 Ok(drive) if drive.is_failed() => lost.failed = lost.failed.with(ColumnSet::one(place)),
@@ -57,8 +69,14 @@ impl Lost {
             return Err(error);
         }
         self.never = self.never.with(ColumnSet::one(column));
+        self.unread = self.unread.with(ColumnSet::one(column));
         self.error.get_or_insert(error);
         Ok(())
+    }
+
+    /// Columns that a drive failed to read.
+    pub(crate) fn unread(&self) -> ColumnSet {
+        self.unread
     }
 
     /// Why it cannot be read.
@@ -84,10 +102,20 @@ impl Columns {
     /// range. [`StripeError::NoSuchDrive`] if the only column is on no drive of the pool,
     /// [`StripeError::Unsupported`] for a geometry that this version does not know.
     pub async fn read(&self, set: &StripeSet, range: ByteRange) -> Result<Buf, StripeError> {
+        Ok(self.read_telling(set, range).await?.content)
+    }
+
+    /// Reads a range of a segment's data as [`Columns::read`] does, and tells of the columns that
+    /// could not be read.
+    ///
+    /// # Errors
+    /// Those of [`Columns::read`].
+    pub async fn read_telling(&self, set: &StripeSet, range: ByteRange) -> Result<Read, StripeError> {
         if let Some(column) = set.single() {
             let is_whole = range.is_aligned(UNIT_BYTES);
             assert!(is_whole, "{range:?} of a segment is read, which is not whole units");
-            return self.read_column(column, range).await;
+            let content = self.read_column(column, range).await?;
+            return Ok(Read { content, unread: ColumnSet::default() });
         }
         // Apart, so that the future of the read of a single column stays small.
         Box::pin(self.read_without(set, range, ColumnSet::default())).await
@@ -104,7 +132,7 @@ impl Columns {
         set: &StripeSet,
         range: ByteRange,
         without: ColumnSet,
-    ) -> Result<Buf, StripeError> {
+    ) -> Result<Read, StripeError> {
         assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is read, which is not whole units");
         set.check()?;
         if set.geometry.data == 1 {
@@ -117,7 +145,7 @@ impl Columns {
         let error = if is_direct {
             let column_range = set.geometry.column_range(range, place);
             match self.read_column(set.columns[place], column_range).await {
-                Ok(buf) => return Ok(buf),
+                Ok(content) => return Ok(Read { content, unread: ColumnSet::default() }),
                 Err(error) => Some((place, error)),
             }
         } else {
@@ -132,7 +160,7 @@ impl Columns {
         set: &StripeSet,
         range: ByteRange,
         without: ColumnSet,
-    ) -> Result<Buf, StripeError> {
+    ) -> Result<Read, StripeError> {
         let mut lost = Lost::new(self, set, without);
         loop {
             let copies = lost.to_avoid().map(|avoided| set.geometry.all().without(avoided));
@@ -141,7 +169,7 @@ impl Columns {
                 return Err(lost.into_error(set));
             };
             match self.read_column(set.columns[place], range).await {
-                Ok(buf) => return Ok(buf),
+                Ok(content) => return Ok(Read { content, unread: lost.unread }),
                 Err(error) => lost.note(place, error)?,
             }
         }
@@ -162,7 +190,7 @@ impl Columns {
         range: ByteRange,
         without: ColumnSet,
         error: Option<(usize, StripeError)>,
-    ) -> Result<Buf, StripeError> {
+    ) -> Result<Read, StripeError> {
         let mut lost = Lost::new(self, set, without);
         if let Some((place, error)) = error {
             lost.note(place, error)?;
@@ -179,6 +207,6 @@ impl Columns {
                 }
             }
         }
-        Ok(read)
+        Ok(Read { content: read, unread: gathered.unread() })
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::{
     ColumnSet, Columns, StripeError, StripeSet,
+    bugs::{Bug, planted},
     gather::Band,
     geometry::UNIT_BYTES,
     parity::{recipe, write_sum},
@@ -42,16 +43,17 @@ impl Columns {
                 1 => vec![data.clone()],
                 _ => {
                     let pieces = part.split(geometry.strip_bytes.into());
-                    let within = |at| (geometry.data_offset(place, at) - range.offset) as usize;
                     let content = |piece: ByteRange| {
-                        let first = within(piece.offset);
-                        data.slice(first..first + piece.len as usize)
+                        let from = (geometry.data_offset(place, piece.offset) - range.offset) as usize;
+                        data.slice(from..from + piece.len as usize)
                     };
                     pieces.map(content).collect()
                 }
             };
             let is_concerned = !part.is_empty();
-            is_concerned.then(|| self.write_column(set.columns[place], part.offset, content, true))
+            let target =
+                if planted(Bug::RewriteNextColumn) { (place + 1) % set.columns.len() } else { place };
+            is_concerned.then(|| self.write_column(set.columns[target], part.offset, content, true))
         });
         // NOTE: all have ended before an error is returned.
         let outcomes = join_all(writes.collect::<Vec<_>>()).await;
@@ -79,13 +81,33 @@ impl Columns {
             set.columns.len()
         );
         if set.geometry.data == 1 {
-            return self.read_copy(set, column_range, wanted).await;
+            return Ok(self.read_copy(set, column_range, wanted).await?.content);
         }
         let bands = [Band { range: column_range, wanted }];
         let gathered = self.gather(set, &bands, Lost::new(self, set, wanted)).await?;
         let mut rebuilt = Buf::unfilled(column_range.len as usize);
         gathered.write(column, column_range, rebuilt.as_mut_slice());
         Ok(rebuilt)
+    }
+
+    /// Writes what a column should hold in a range of it, durably: parity that was computed again, or
+    /// a copy.
+    ///
+    /// # Errors
+    /// Those of the drive; [`StripeError::NoSuchDrive`] if the column is on no drive of the pool.
+    ///
+    /// # Panics
+    /// `data` is not whole units of 4096 bytes, or the segment has no such column.
+    pub async fn restore(
+        &self,
+        set: &StripeSet,
+        column: usize,
+        offset: u64,
+        data: Slice,
+    ) -> Result<(), StripeError> {
+        let is_whole = ByteRange::new(offset, data.len() as u64).is_aligned(UNIT_BYTES);
+        assert!(is_whole, "{} bytes from {offset} of a column are not whole units", data.len());
+        self.write_column(set.columns[column], offset, vec![data], true).await
     }
 
     /// Whether parity, or the copies, agree with the data in this range of all columns. Columns

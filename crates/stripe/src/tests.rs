@@ -107,7 +107,9 @@ impl Rig {
     }
 
     pub(crate) fn read_without(&self, range: ByteRange, without: ColumnSet) -> Result<Buf, StripeError> {
-        self.run(|columns, set| async move { columns.read_without(&set, range, without).await })
+        self.run(|columns, set| async move {
+            columns.read_without(&set, range, without).await.map(|read| read.content)
+        })
     }
 
     pub(crate) fn verify(&self, column_range: ByteRange) -> Result<bool, StripeError> {

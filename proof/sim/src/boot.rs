@@ -9,7 +9,9 @@ use crate::{
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
 use quoin_drive::{DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
-use quoin_pool::{CheckReport, Pool, PoolError, PoolOptions, PoolState, check};
+use quoin_pool::{
+    CheckReport, Pool, PoolError, PoolOptions, PoolState, Scrub, ScrubCounts, ScrubPosition, check,
+};
 use quoin_world::{Disk, Event, Thread, World};
 use quoin_world_sim::SimDisk;
 use rand::{RngExt, SeedableRng};
@@ -116,7 +118,7 @@ impl BootRun {
 
     async fn boot(&mut self) -> Result<End, String> {
         self.admit().await?;
-        if self.shared.boot.check && !self.shared.may_fail && !self.shared.damaged {
+        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled {
             self.check().await?;
         }
         if self.faults == Faults::Hang && self.shared.may_fail {
@@ -450,12 +452,32 @@ impl BootRun {
         );
     }
 
+    /// A scrub repairs all that redundancy makes up for, and the next one has nothing left to repair.
+    async fn repair_all(&self, pool: &Arc<Pool>) -> Result<(), String> {
+        for is_first in [true, false] {
+            let scrub = Scrub::new(pool.clone(), ScrubPosition::default(), ScrubCounts::default(), 0);
+            scrub.run().await.map_err(|error| format!("the closing scrub failed: {error}"))?;
+            let (_, counts) = scrub.progress();
+            let repaired = counts.repaired.total();
+            let left = counts.damage() + counts.failed_reads + if is_first { 0 } else { repaired };
+            if left > 0 {
+                return Err(format!("the closing scrub found {counts:?} {:?}", scrub.notes()));
+            }
+            // Pages of metadata are written anew by it.
+            pool.checkpoint().await.map_err(|error| format!("the checkpoint after it failed: {error}"))?;
+        }
+        Ok(())
+    }
+
     async fn finish(&mut self, pool: &Arc<Pool>) -> Result<End, String> {
         let violated = self.shared.violation.lock().is_some();
         if self.last && !violated && !self.is_over(pool) {
             let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
             for volume in volumes {
                 self.verify(pool, volume, true).await?;
+            }
+            if self.shared.spoiled && !self.shared.damaged {
+                self.repair_all(pool).await?;
             }
             if !self.shared.damaged {
                 self.check_space(pool).await?;

@@ -66,6 +66,9 @@ pub(crate) struct Shared {
     pub may_fail: bool,
     /// Data segments were damaged in this seed: what they hold may be unreadable from then on.
     pub damaged: bool,
+    /// Drives were damaged in this seed, perhaps no more of them than the layout makes up for: all can be read, and a check
+    /// finds something.
+    pub spoiled: bool,
 }
 
 impl Shared {

@@ -14,6 +14,8 @@ use std::{sync::Arc, time::Duration};
 
 /// Bits that flip, or places that become unreadable, in one boot at the most.
 const MOST_HITS: u64 = 60;
+/// The same where the layout makes up for it.
+const MOST_HITS_MADE_UP_FOR: u64 = 1000;
 /// The most sectors that become unreadable together.
 const MOST_SECTORS: u64 = 16;
 /// The unit in which drives lose sectors.
@@ -89,14 +91,17 @@ pub(crate) fn spawn(world: &Arc<SimWorld>, scenario: &Scenario, disks: &[Arc<Sim
     let drives: Vec<_> = disks
         .iter()
         .enumerate()
+        .filter(|(i, _)| scenario.may_be_spoiled(*i))
         .map(|(i, disk)| (disk.clone(), data_region(scenario, i), journal_region(scenario, i)))
         .collect();
     let (task_world, faults) = (world.clone(), scenario.faults);
+    // Of few drives more, for all of it must be made up for.
+    let most_hits = if scenario.is_made_up_for() { MOST_HITS_MADE_UP_FOR } else { MOST_HITS };
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     world.spawn(
         Thread::Background,
         Box::pin(async move {
-            for _ in 0..log_uniform(&mut rng, 1, MOST_HITS) {
+            for _ in 0..log_uniform(&mut rng, 1, most_hits) {
                 task_world.sleep(Duration::from_micros(log_uniform(&mut rng, 10, 20_000))).await;
                 let (disk, data, journal) = &drives[rng.random_range(0..drives.len())];
                 if faults == Faults::Rot {

@@ -75,6 +75,8 @@ pub(crate) struct Scenario {
     pub rng: ChaCha8Rng,
     /// The one drive that is much slower than the others.
     pub slow_drive: Option<usize>,
+    /// The first of the drives that faults are confined to, if they are.
+    pub first_victim: usize,
     /// The last boot was killed: drives may still have in their caches what it wrote.
     pub killed: bool,
 }
@@ -325,7 +327,38 @@ impl Scenario {
         let drawn_clients = rng.random_range(1..=5);
         let clients = if load == Load::Turns { drawn_clients.max(3) } else { drawn_clients };
         let boots = rng.random_range(3..=7);
-        Self { drives, format, pool, threads, clients, faults, load, boots, rng, slow_drive, killed: false }
+        let first_victim = seed as usize % drives.len();
+        Self {
+            drives,
+            format,
+            pool,
+            threads,
+            clients,
+            faults,
+            load,
+            boots,
+            rng,
+            slow_drive,
+            first_victim,
+            killed: false,
+        }
+    }
+
+    /// Whether its faults leave something wrong on drives.
+    pub(crate) fn spoils(&self) -> bool {
+        matches!(self.faults, Faults::Silent | Faults::Rot | Faults::Latent)
+    }
+
+    /// Whether the layout makes up for whatever its faults leave wrong: they hit no more drives than it can do without.
+    pub(crate) fn is_made_up_for(&self) -> bool {
+        self.format.layout.parity() > 0
+    }
+
+    /// Whether its faults may leave something wrong on this drive. With a layout that protects data they are confined to as
+    /// many drives as that makes up for, the same ones in all boots.
+    pub(crate) fn may_be_spoiled(&self, drive: usize) -> bool {
+        let (count, most) = (self.drives.len(), usize::from(self.format.layout.parity()));
+        most == 0 || (drive + count - self.first_victim % count) % count < most
     }
 
     /// What the next boot is like; `last` is the closing one.

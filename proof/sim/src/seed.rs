@@ -46,8 +46,10 @@ struct Run {
     model: Arc<Mutex<Model>>,
     totals: Arc<Mutex<Totals>>,
     rng: ChaCha8Rng,
-    /// Silent faults have been at work.
+    /// Silent faults have been at work, and what they damaged may be gone for good.
     damaged: bool,
+    /// Silent faults have been at work, perhaps on no more drives than the layout makes up for.
+    spoiled: bool,
     closed: bool,
     /// The last boot left a drive that hangs, or will.
     hangs_on: bool,
@@ -99,6 +101,7 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
         totals: Arc::default(),
         rng,
         damaged: false,
+        spoiled: false,
         closed: false,
         hangs_on: false,
         old_journal: Vec::new(),
@@ -158,8 +161,10 @@ impl Run {
     fn boot(&mut self, number: u32, boot: Boot, last: bool) -> Result<&'static str, String> {
         let fails = matches!(self.scenario.faults, Faults::Errors | Faults::Death | Faults::Hang);
         let may_fail = (boot.faulty && fails) || std::mem::take(&mut self.hangs_on);
-        let spoils = matches!(self.scenario.faults, Faults::Silent | Faults::Rot | Faults::Latent);
-        self.damaged |= boot.faulty && spoils;
+        let spoils = boot.faulty && self.scenario.spoils();
+        // What redundancy makes up for excuses nothing.
+        self.spoiled |= spoils;
+        self.damaged |= spoils && !self.scenario.is_made_up_for();
         self.set_faults(boot.faulty);
         self.model.lock().history.begin_boot(number);
         let shared = Arc::new(Shared {
@@ -172,6 +177,7 @@ impl Run {
             boot,
             may_fail,
             damaged: self.damaged,
+            spoiled: self.spoiled,
         });
         let opened = self.opened.clone();
         let run = BootRun {
@@ -361,7 +367,7 @@ impl Run {
                     plan.lost_write = [0.3, rate, 1.0][self.rng.random_range(0..3)];
                     plan.only = Some(journal_region(scenario, i));
                 }
-                Faults::Silent if faulty => {
+                Faults::Silent if faulty && scenario.may_be_spoiled(i) => {
                     // Often enough that also blocks of which only a part is overwritten are hit.
                     let rate = 8.0 * rate;
                     (plan.lost_write, plan.misdirected_write, plan.bit_flip) = (rate, rate, rate);

@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [spared_sectors, rebuilt_columns], {
+    pub Totals, rare: [spared_sectors, rebuilt_columns, repairs], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.
@@ -86,6 +86,8 @@ crate::figures! {
         lost_blocks,
         /// Blocks that changed in RAM before they were destaged, and were read from the journal again.
         ram_faults,
+        /// Repairs of data, copies, parity and metadata.
+        repairs,
         /// Bytes that scrubs read and verified.
         scrubbed_bytes,
         /// Times all that was mapped was compared with the model.
@@ -151,6 +153,8 @@ impl Totals {
         self.journal_batches += stats.journal_batches;
         self.metadata_loads += stats.metadata_loads;
         self.lost_blocks += stats.lost_blocks;
+        self.repairs += stats.repaired_data + stats.repaired_copies;
+        self.repairs += stats.repaired_parity + stats.repaired_metadata;
         self.ram_faults += stats.ram_faults;
     }
 

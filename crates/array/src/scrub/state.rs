@@ -7,9 +7,12 @@
 
 use super::record::{Begun, DEFAULT_RATE_BYTES_S, Damaged, Record};
 use parking_lot::Mutex;
-use quoin_api::{Actor, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubResult, ScrubUpdate};
+use quoin_api::{
+    Actor, DriveRepairs, Integrity, ScrubFindings, ScrubOutcome, ScrubProgress, ScrubRepairs, ScrubResult,
+    ScrubUpdate,
+};
 use quoin_base::ByteRange;
-use quoin_pool::{Damage, Pool, Scrub, ScrubCounts, ScrubPosition};
+use quoin_pool::{Damage, Pool, RepairCounts, Scrub, ScrubCounts, ScrubPosition};
 use quoin_world::Nanos;
 use std::{future::Future, mem, sync::Arc, time::Duration};
 
@@ -198,6 +201,12 @@ impl Scrubs {
             verified_bytes: counts.bytes,
             found: findings(&counts),
             notes: running.scrub.notes(),
+            repairs_by_drive: running
+                .scrub
+                .repairs()
+                .into_iter()
+                .map(|(drive, repairs)| DriveRepairs { drive, repairs })
+                .collect(),
         };
         if let Some(record) = &mut self.record {
             record.begun = None;
@@ -294,6 +303,11 @@ fn findings(counts: &ScrubCounts) -> ScrubFindings {
         damaged_rows: counts.damaged_rows,
         repaired_pages: counts.repaired_pages,
         failed_reads: counts.failed_reads,
+        repairs: ScrubRepairs {
+            data: counts.repaired.data,
+            copies: counts.repaired.copies,
+            parity: counts.repaired.parity,
+        },
     }
 }
 
@@ -308,6 +322,12 @@ fn counts(bytes: u64, found: &ScrubFindings) -> ScrubCounts {
         damaged_rows: found.damaged_rows,
         repaired_pages: found.repaired_pages,
         failed_reads: found.failed_reads,
+        repaired: RepairCounts {
+            data: found.repairs.data,
+            copies: found.repairs.copies,
+            parity: found.repairs.parity,
+            metadata: 0,
+        },
     }
 }
 
@@ -333,6 +353,7 @@ mod tests {
             verified_bytes: 0,
             found: ScrubFindings::default(),
             notes: Vec::new(),
+            repairs_by_drive: Vec::new(),
         }
     }
 

@@ -150,14 +150,15 @@ impl Committer {
     /// Marks pages with a damaged copy dirty, so that the checkpoint writes them anew.
     async fn renew_ill_pages(&mut self) -> Result<(), PoolError> {
         let slice = self.slice.clone();
-        for (id, why) in slice.metadata.pages.take_ill() {
-            tracing::warn!("the copy of {id} {why}; it is written anew from the other");
+        for (id, ill) in slice.metadata.pages.take_ill() {
+            tracing::warn!("the copy of {id} {}; it is written anew from the other", ill.why);
             if id == PageId::new(PageSpace::Segments, id.index) {
                 slice.segments.table.rewrite(id.index);
+                slice.metadata.pages.count_repair(&ill);
                 continue;
             }
             match slice.metadata.pages.change(id).await {
-                Ok(_) => {}
+                Ok(_) => slice.metadata.pages.count_repair(&ill),
                 // By now no copy can be read. The next operation that needs the page reports it.
                 Err(error) if slice.store.is_damage(&error).await => {}
                 Err(error) => return Err(error),

@@ -10,7 +10,7 @@ use crate::{
     maps::blocks::{BlockPlace, block_page},
     meta::Segment,
     segment::{
-        io::SegmentIo,
+        io::{RowAt, SegmentIo},
         runs::{CLEANER_GAP_BYTES, LONGEST_BYTES, runs},
     },
 };
@@ -60,6 +60,7 @@ pub(crate) async fn rows_of(
     id: SegmentId,
     segment: &Segment,
 ) -> Option<Vec<WrittenRow>> {
+    let row_at = |offset| RowAt { segment: id, generation: segment.generation, offset };
     let (mut rows, mut at) = (Vec::new(), 0);
     let mut ahead: BTreeMap<u64, Option<Box<RowHeader>>> = BTreeMap::new();
     // Full rows met one after the other.
@@ -68,17 +69,16 @@ pub(crate) async fn rows_of(
         if !ahead.contains_key(&at) {
             let offsets = (0..full_rows.clamp(1, PARALLEL_HEADS)).map(|i| at + i * full_row_bytes);
             let heads = offsets.filter(|at| *at < segment.written_bytes).map(async |at| {
-                let head = io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
-                (at, head.ok().and_then(|head| RowHeader::parse(&head)))
+                let head = io.read_sound(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
+                (at, head.ok().and_then(|head| row_at(at).head_in(&head)))
             });
             ahead.extend(join_all(heads).await);
         }
-        let row = ahead.remove(&at).flatten().filter(|row| {
-            row.segment.get() == id.0
-                && row.segment_generation.get() == segment.generation.0
-                && u64::from(row.offset.get()) == at
-                && row.len_bytes.get() as usize >= PAGE_BYTES
-        });
+        let mut row = ahead.remove(&at).flatten();
+        if row.is_none() {
+            let mended = io.mend_row_head(row_at(at)).await;
+            row = mended.and_then(|mended| row_at(at).head_in(&mended.content));
+        }
         let Some(row) = row else {
             tracing::warn!(segment = id.0, at, "a row has no readable head: the segment is not cleaned");
             return None;
@@ -203,7 +203,7 @@ impl Committer {
         let locations = run.iter().map(|(_, _, place)| place.location);
         let (first, last) = (run[0].2.location, run[run.len() - 1].2.location);
         let range = ByteRange::from(first.offset_bytes()..last.offset_bytes() + last.len_bytes());
-        let whole = io.read_range(first.segment(), range).await.ok();
+        let whole = io.read_sound(first.segment(), range).await.ok();
         let is_dense = locations.map(Location::len_bytes).sum::<u64>() == range.len;
         let mut read = Vec::with_capacity(run.len());
         for (i, number, place) in run {
@@ -217,12 +217,24 @@ impl Committer {
                 None if run.len() == 1 => None,
                 None => io.read(place.location).await.ok(),
             };
+            let is_intact =
+                stored.clone().is_some_and(|stored| self.slice.verified(place.info, stored).is_some());
+            let mended = if is_intact { None } else { self.mend_live(*number, *place).await };
+            let stored = mended.or(stored);
             if let Some(stored) = &stored {
                 self.note_damage(*number, *place, stored);
             }
             read.push((*i, stored));
         }
         read
+    }
+
+    /// The content of a block that could not be read as it should be, if it can be read in another way.
+    async fn mend_live(&self, number: BlockNumber, place: BlockPlace) -> Option<Bytes> {
+        let _guard = self.slice.enter_readers();
+        let is_there = self.slice.block(number).await.ok().flatten() == Some(place);
+        let mended = if is_there { self.slice.mend(place).await } else { None };
+        mended.map(|mended| mended.content)
     }
 
     /// Notes when stored bytes are not what they must be. They are moved as they are: their checksum goes with them, so

@@ -1,7 +1,7 @@
 //! Words that name something: a place in a segment, an entry of a thin map, what the block table says of a block.
 
 use super::{DEAD_PAGE, LAYERS_END, PAGE_BYTES};
-use quoin_base::{BlockNumber, LayerId, PageNumber, SECTOR_BYTES, SegmentId};
+use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SECTOR_BYTES, SegmentId};
 use std::fmt;
 
 /// Locations of a segment number from here on are in table slabs.
@@ -47,6 +47,11 @@ impl Location {
 
     pub(crate) fn sectors(self) -> u32 {
         (self.0 & 0xff) as u32 + 1
+    }
+
+    /// The bytes of its segment's data that it names.
+    pub(crate) fn range(self) -> ByteRange {
+        ByteRange::new(self.offset_bytes(), self.len_bytes())
     }
 
     /// The place of the same length that is so many of them behind it.

@@ -20,8 +20,8 @@ use crate::{
         tree,
     },
     meta::Page,
-    segment::placed_block::PlacedBlock,
     segment::runs::{HOST_GAP_BYTES, LONGEST_BYTES, runs},
+    segment::{mend::Mended, placed_block::PlacedBlock},
 };
 use futures_util::future::{join, join_all, try_join_all};
 use quoin_base::{BlockIndex, BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
@@ -385,7 +385,7 @@ impl Slice {
             None
         } else {
             let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
-            self.segments.io.read_range(first.segment(), ByteRange::new(first.offset_bytes(), len)).await.ok()
+            self.segments.io.read_sound(first.segment(), ByteRange::new(first.offset_bytes(), len)).await.ok()
         };
         for Found { part, number, place } in run {
             let intact = whole.as_ref().and_then(|whole| {
@@ -415,6 +415,15 @@ impl Slice {
         ok.then_some(stored)
     }
 
+    /// The content of a block that could not be read as it should be, if it can be read in another way. What is wrong of it
+    /// is written again. The caller has been in a reader epoch since before it found the place.
+    pub(crate) async fn mend(&self, place: BlockPlace) -> Option<Mended> {
+        match place.info.algorithm() {
+            BlockInfo::STORED => self.segments.io.mend_block(place.location, place.info.crc()).await,
+            _ => None,
+        }
+    }
+
     /// The content of a block as segments have it; `None` if it is unmapped. Looks again as long as what it
     /// looks at moves; an unchanged place whose content does not verify is damage.
     pub(crate) async fn read_base(
@@ -436,6 +445,8 @@ impl Slice {
         // Of a map that is taken apart nothing counts.
         let unreachable = |error| if map.is_gone() { error } else { self.unreachable(layer, index, error) };
         loop {
+            // NOTE: before anything is looked up. What is found wrong is written again where it was found.
+            let _guard = self.enter_readers();
             let leaf = self.leaf(map, at).await.map_err(unreachable)?;
             let Some(leaf) = leaf else { return Ok(None) };
             let entry = ThinEntry(leaf.get(tree::slot(at, 0)));
@@ -455,7 +466,7 @@ impl Slice {
             if cached.is_some() {
                 return Ok(cached);
             }
-            let read = self.segments.io.read(found.location).await;
+            let read = self.segments.io.read_sound(found.location.segment(), found.location.range()).await;
             let intact = match &read {
                 Ok(stored) => self.verified(found.info, stored.clone()),
                 Err(_) => None,
@@ -465,6 +476,9 @@ impl Slice {
             }
             if self.moved(map, at, entry, place).await? {
                 continue;
+            }
+            if let Some(mended) = self.mend(found).await {
+                return Ok(Some(mended.content));
             }
             self.counters.damage.medium_errors.add(1);
             let volume = layer.volume.id;

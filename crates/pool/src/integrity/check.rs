@@ -6,12 +6,12 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
+    format::{Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace},
     integrity::quarantine::{LEAKED_OBJECT, Leaked},
     lifecycle::{open::Opened, options::PoolOptions, spanning::Decided},
     maps::tree::node,
     meta::{ObjectKind, Operation, PageId, SegmentState, Transaction},
-    segment::io::BadCopy,
+    segment::io::{BadCopy, RowAt},
     space::report::{PoolSpace, VolumeSpace},
     store::{
         Store,
@@ -35,6 +35,7 @@ use std::{
 
 mod journal;
 mod layers;
+mod redundancy;
 mod space;
 mod table;
 #[cfg(test)]
@@ -489,26 +490,29 @@ impl Walk<'_> {
         }
     }
 
+    /// The rows of a segment: their heads, and whether parity and copies agree with the data.
     async fn rows(&mut self, id: SegmentId, generation: SegmentGeneration, written_bytes: u64) {
-        let mut at = 0;
-        while at < written_bytes {
-            let what = format!("the row at {at} of segment {id}");
-            let head = match self.opened.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await {
+        let mut at = RowAt { segment: id, generation, offset: 0 };
+        while at.offset < written_bytes {
+            let what = format!("the row at {} of segment {id}", at.offset);
+            let head = match self.opened.io.read_range(id, ByteRange::new(at.offset, PAGE_BYTES as u64)).await
+            {
                 Ok(head) => head,
                 Err(error) => return self.report.add_error(&what, error),
             };
-            let row = RowHeader::parse(&head).filter(|row| {
-                row.segment.get() == id.0
-                    && row.segment_generation.get() == generation.0
-                    && u64::from(row.offset.get()) == at
-                    && row.len_bytes.get() as usize >= PAGE_BYTES
-            });
-            match row {
-                Some(row) => at += u64::from(row.len_bytes.get()),
-                None => {
-                    return self.report.add(what, "its head does not verify; the segment cannot be cleaned");
-                }
-            }
+            let head = match at.head_in(&head) {
+                Some(head) => head,
+                None => match self.head_elsewhere(at, &what).await {
+                    Some(head) => head,
+                    None => {
+                        let problem = "its head does not verify; the segment cannot be cleaned";
+                        return self.report.add(what, problem);
+                    }
+                },
+            };
+            let range = ByteRange::new(at.offset, head.len_bytes.get().into());
+            self.redundancy(id, range, &what).await;
+            at.offset = range.end();
         }
     }
 }

@@ -1,23 +1,25 @@
 //! Scrub: reading all that lies on the drives, to find what cannot be read any more before somebody needs it.
 //!
 //! A pass goes through the pages of every space as the page map has them, and with each page of the block table through
-//! the content of its blocks. What does not verify is looked up again: only an unchanged place is damage. Then every
-//! volume that reaches it is named. A pass changes nothing but for [`Scrub::repair`].
+//! the content of its blocks; then through the heads of all rows, and at last it compares parity and copies with the data.
+//! What does not verify is looked up again: only an unchanged place is damage. It is repaired where there is redundancy.
+//! Of what cannot be repaired every volume that reaches it is named.
 //!
 //! It keeps to its rate, and to a quarter of the time while hosts do I/O.
 
 use crate::{
     error::PoolError,
-    format::{BlockInfo, Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace, RowHeader},
+    format::{BlockInfo, Location, MAP_LEVELS, PAGE_SPACES, PageSpace},
     lifecycle::{pool::Pool, slice::Slice},
     maps::{
         blocks::{BlockPlace, LOST, block_word, blocks_of},
         dropped::is_among,
     },
-    meta::{PageId, SegmentState},
-    segment::io::BadCopy,
+    meta::PageId,
+    segment::io::{BadCopy, Ill},
+    store::repairs::{RepairCounts, RepairKind},
 };
-use quoin_base::{BlockNumber, ByteRange, MIB, PageNumber, SegmentGeneration, SegmentId, SliceId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, DriveIndex, MIB, PageNumber, SliceId, crc32c};
 use quoin_world::{
     Compiled, Mutex, Nanos,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -25,6 +27,8 @@ use quoin_world::{
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 mod reach;
+mod redundancy;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -43,14 +47,18 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(5);
 /// How long a pause lasts at most before it is seen that the pass is to stop.
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 
+/// What comes after the spaces of metadata.
+const ROWS: u8 = PAGE_SPACES.len() as u8;
+const REDUNDANCY: u8 = ROWS + 1;
+
 /// Where a pass is: pages before this were verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubPosition {
     /// Which slice.
     pub slice: u8,
-    /// Which space of metadata, in their order.
+    /// Which space of metadata, in their order; behind the last the heads of rows, and behind these the redundancy.
     pub space: u8,
-    /// Which page of it.
+    /// Which page of it; of the redundancy, which segment.
     pub page: u64,
 }
 
@@ -75,6 +83,8 @@ pub struct ScrubCounts {
     pub repaired_pages: u64,
     /// Reads that a drive failed.
     pub failed_reads: u64,
+    /// Repairs of data, copies and parity, but not of metadata pages.
+    pub repaired: RepairCounts,
 }
 
 impl ScrubCounts {
@@ -98,6 +108,8 @@ struct State {
     counts: ScrubCounts,
     /// What is not host data and was found damaged, in words.
     notes: Vec<String>,
+    /// Repairs of what each drive holds.
+    by_drive: BTreeMap<DriveIndex, u64>,
     unreadable: Unreadable,
 }
 
@@ -147,6 +159,13 @@ impl Scrub {
         self.state.lock().notes.clone()
     }
 
+    /// How many repairs it made of what each drive holds, by the drive's name, since the scrub was begun or continued.
+    pub fn repairs(&self) -> Vec<(String, u64)> {
+        let by_drive = self.state.lock().by_drive.clone();
+        let store = self.pool.store();
+        by_drive.into_iter().map(|(drive, count)| (store.drive_name(drive).to_owned(), count)).collect()
+    }
+
     /// Goes through everything, or until it is stopped: true if it came to the end. What hosts cannot read any more is
     /// then told by [`Pool::take_damage`]. Runs on a thread of the array.
     ///
@@ -190,14 +209,21 @@ impl Scrub {
 
     async fn pass(&self, pace: &mut Pace) -> Result<bool, PoolError> {
         let from = self.state.lock().position;
-        for (number, space) in (0u8..).zip(PAGE_SPACES).skip(from.space.into()) {
+        for (number, space) in (0..ROWS).zip(PAGE_SPACES).skip(from.space.into()) {
             let first = if number == from.space { PageNumber(from.page) } else { PageNumber(0) };
             if !self.space(number, space, first, pace).await? {
                 return Ok(false);
             }
         }
-        self.move_to(PAGE_SPACES.len() as u8, PageNumber(0));
-        self.segments(pace).await
+        if from.space <= ROWS {
+            self.move_to(ROWS, PageNumber(0));
+            if !self.segments(pace).await? {
+                return Ok(false);
+            }
+        }
+        let first = if from.space == REDUNDANCY { PageNumber(from.page) } else { PageNumber(0) };
+        self.move_to(REDUNDANCY, first);
+        self.redundancy(first, pace).await
     }
 
     /// Notes that all before a page of a page space was verified.
@@ -282,10 +308,18 @@ impl Scrub {
         id: PageId,
         read: Result<(Vec<BadCopy>, usize), PoolError>,
     ) -> Result<bool, PoolError> {
-        let (bad, copies) = read
-            .unwrap_or_else(|error| (vec![BadCopy { what: "has no place".into(), error: Some(error) }], 1));
+        let (bad, copies) = read.unwrap_or_else(|error| {
+            (vec![BadCopy { what: "has no place".into(), error: Some(error), blamed: None }], 1)
+        });
         let has_copy = bad.len() < copies;
+        // The next checkpoint writes it anew and counts it.
+        let ill = Ill::of(&bad);
+        let blamed: Vec<_> = ill.iter().flat_map(|ill| ill.drives.clone()).collect();
+        self.slice().metadata.pages.note_ill(ill.into_iter().map(|ill| (id, ill)).collect());
         let repaired = self.repair(id, has_copy).await?;
+        if !repaired {
+            self.slice().metadata.pages.forget_ill(id);
+        }
         let then = if !repaired {
             "what it describes cannot be read"
         } else if has_copy {
@@ -300,16 +334,16 @@ impl Scrub {
         state.counts.damaged_pages += 1;
         state.counts.repaired_pages += u64::from(repaired);
         state.note(note);
-        if !repaired {
-            state.unreadable.page(id);
+        match repaired {
+            true => blamed.into_iter().for_each(|drive| *state.by_drive.entry(drive).or_default() += 1),
+            false => state.unreadable.page(id),
         }
         Ok(repaired)
     }
 
-    /// Mends damage if there is an intact copy elsewhere; true if so. Every kind of redundancy belongs here. A
-    /// page may have another copy on a drive, or be in RAM: pages in RAM were verified when they were read, and
-    /// all of catalog and segment table are there. The next checkpoint writes the page anew. Data has no second
-    /// copy yet.
+    /// Mends a page if there is an intact copy elsewhere; true if so. It may have another copy on a drive, or be in RAM:
+    /// pages in RAM were verified when they were read, and all of catalog and segment table are there. The next checkpoint
+    /// writes the page anew.
     async fn repair(&self, id: PageId, has_copy: bool) -> Result<bool, PoolError> {
         let slice = self.slice();
         // Brings it to RAM, if it is not there.
@@ -388,7 +422,7 @@ impl Scrub {
             .slice()
             .segments
             .io
-            .read_range(first.segment(), ByteRange::new(first.offset_bytes(), len))
+            .read_sound(first.segment(), ByteRange::new(first.offset_bytes(), len))
             .await;
         drop(guard);
         for (number, place) in run {
@@ -412,14 +446,19 @@ impl Scrub {
             if place.info.algorithm() == LOST {
                 return Ok(true);
             }
-            let read = self.slice().segments.io.read(place.location).await;
-            drop(guard);
+            let io = &self.slice().segments.io;
+            let read = io.read_sound(place.location.segment(), place.location.range()).await;
             if read.as_ref().is_ok_and(|bytes| crc32c(bytes).0 == place.info.crc()) {
                 return Ok(true);
             }
             if self.slice().block(number).await.ok().flatten() != Some(place) {
                 continue;
             }
+            if let Some(mended) = self.slice().mend(place).await {
+                self.repaired(&mended.repairs);
+                return Ok(true);
+            }
+            drop(guard);
             let (segment, offset) = (place.location.segment(), place.location.offset_bytes());
             let reason = match &read {
                 Ok(_) => format!("the checksum of block {number} in segment {segment} at {offset} differs"),
@@ -441,79 +480,19 @@ impl Scrub {
         }
     }
 
-    /// The heads of the rows of every sealed segment. False if it was stopped.
-    async fn segments(&self, pace: &mut Pace) -> Result<bool, PoolError> {
-        let mut doubtful: BTreeMap<SegmentId, u64> = BTreeMap::new();
-        for (id, segment) in self.slice().segments.table.all() {
-            if segment.state == SegmentState::Sealed {
-                match self.rows(id, segment.generation, segment.written_bytes, pace).await? {
-                    Rows::Stopped => return Ok(false),
-                    Rows::Sound => {}
-                    Rows::Damaged(at) => drop(doubtful.insert(id, at)),
-                }
-            }
-        }
-        if doubtful.is_empty() {
-            return Ok(true);
-        }
-        // What was planned and not written yet is written by then.
-        self.slice().checkpoint().await?;
-        for (id, segment) in self.slice().segments.table.all() {
-            if segment.state != SegmentState::Sealed || !doubtful.contains_key(&id) {
-                continue;
-            }
-            match self.rows(id, segment.generation, segment.written_bytes, pace).await? {
-                Rows::Stopped => return Ok(false),
-                Rows::Sound => {}
-                Rows::Damaged(at) => {
-                    let mut state = self.state.lock();
-                    state.counts.damaged_rows += 1;
-                    state.note(format!(
-                        "the head of the row at {at} of segment {id} does not verify; what lies there can be read, the \
-                         segment is not cleaned"
-                    ));
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    async fn rows(
-        &self,
-        id: SegmentId,
-        generation: SegmentGeneration,
-        end: u64,
-        pace: &mut Pace,
-    ) -> Result<Rows, PoolError> {
-        let mut at = 0;
-        while at < end {
-            if self.is_stopping() {
-                return Ok(Rows::Stopped);
-            }
-            let guard = self.slice().enter_readers();
-            let head = self.slice().segments.io.read_range(id, ByteRange::new(at, PAGE_BYTES as u64)).await;
-            drop(guard);
-            if self.slice().segments.table.generation(id) != Some(generation) {
-                return Ok(Rows::Sound);
-            }
-            let row = head.ok().and_then(|head| RowHeader::parse(&head)).filter(|row| {
-                row.segment.get() == id.0
-                    && row.segment_generation.get() == generation.0
-                    && u64::from(row.offset.get()) == at
-                    && row.len_bytes.get() as usize >= PAGE_BYTES
-            });
-            let Some(row) = row else { return Ok(Rows::Damaged(at)) };
-            at += u64::from(row.len_bytes.get());
-            self.count(|counts| {
-                (counts.rows, counts.bytes) = (counts.rows + 1, counts.bytes + PAGE_BYTES as u64)
-            });
-            self.rest(pace, PAGE_BYTES as u64).await?;
-        }
-        Ok(Rows::Sound)
-    }
-
     fn count(&self, change: impl FnOnce(&mut ScrubCounts)) {
         change(&mut self.state.lock().counts);
+    }
+
+    /// Counts what was written again.
+    fn repaired(&self, repairs: &[(Option<DriveIndex>, RepairKind)]) {
+        let mut state = self.state.lock();
+        for (drive, kind) in repairs {
+            state.counts.repaired.count(*kind);
+            if let Some(drive) = drive {
+                *state.by_drive.entry(*drive).or_default() += 1;
+            }
+        }
     }
 
     /// Rests after `bytes` were read, as the rate and hosts want it, and tells now and then what was found.
@@ -554,13 +533,6 @@ impl Scrub {
         }
         Ok(())
     }
-}
-
-enum Rows {
-    Sound,
-    /// From here on.
-    Damaged(u64),
-    Stopped,
 }
 
 impl State {

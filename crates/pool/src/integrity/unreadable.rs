@@ -92,8 +92,10 @@ impl Slice {
                 Err(PoolError::Corrupt { .. }) => return Ok(true),
                 Err(error) => return Err(error),
             };
-            let read = self.segments.io.read(place.location).await;
-            if read.is_ok_and(|bytes| crc32c(&bytes).0 == place.info.crc()) {
+            let read = self.segments.io.read_sound(place.location.segment(), place.location.range()).await;
+            if read.is_ok_and(|bytes| crc32c(&bytes).0 == place.info.crc())
+                || self.mend(place).await.is_some()
+            {
                 return Ok(false);
             }
             if self.place_of(&layer, block).await.is_ok_and(|now| now == Some(place)) {

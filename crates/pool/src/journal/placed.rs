@@ -6,8 +6,8 @@
 use super::{record::ReplayedRecord, row_in_doubt::RowInDoubt};
 use crate::{
     bugs::{Bug, planted},
-    format::{Location, PAGE_BYTES, RecordKind},
-    segment::{io::SegmentIo, opened::OpenedSegment},
+    format::{Location, RecordKind},
+    segment::{io::SegmentIo, mend::pages_of, opened::OpenedSegment},
 };
 use quoin_base::{ByteRange, SegmentId, Sequence, crc32c};
 use quoin_stripe::{Column, StripeError, StripeSet};
@@ -71,52 +71,48 @@ impl<'a> PlacedRows<'a> {
         if range.end() > self.io.segments.segment_bytes(set.geometry) {
             return Ok(false);
         }
-        let is_aligned = range == pages_of(range);
-        let row = RowInDoubt {
-            stripes: set.clone(),
-            range: pages_of(range),
-            block_bytes: block,
-            crcs: record.crcs.to_vec(),
-        };
-        if set.geometry.parity > 0 && is_aligned {
-            return self.verifies_somehow(row).await;
-        }
         if let Ok(bytes) = self.io.store.read_segment(&set, pages_of(range)).await {
             let bytes = &bytes[(range.offset - pages_of(range).offset) as usize..][..range.len as usize];
             let crcs = bytes.chunks(block as usize).map(|block| crc32c(block).0);
-            return Ok(crcs.eq(record.crcs.iter().copied()));
+            if crcs.eq(record.crcs.iter().copied()) {
+                self.take(set, range, record);
+                return Ok(true);
+            }
         }
         // One that can be read may tell that the row did not land.
         let mut unread = None;
         for (at, crc) in (0..).zip(record.crcs.iter()) {
-            match self.read(&set, ByteRange::new(begin + at * block, block)).await {
-                Ok(bytes) if crc32c(&bytes).0 != *crc => return Ok(false),
-                Ok(_) => {}
+            let range = ByteRange::new(begin + at * block, block);
+            match self.read(&set, range).await {
+                Ok(bytes) if crc32c(&bytes).0 == *crc => {}
+                // What is on other drives is as good: destage writes it anew.
+                outcome if self.is_elsewhere(&set, range, *crc).await => drop(outcome),
+                Ok(_) => return Ok(false),
                 Err(error) => unread = Some(error),
             }
         }
-        unread.map_or(Ok(true), Err)
+        if let Some(error) = unread {
+            return Err(error);
+        }
+        self.take(set, range, record);
+        Ok(true)
     }
 
-    /// The same for a row with copies or parity: whatever columns it is read from. If so, all columns are to get it.
-    async fn verifies_somehow(&self, row: RowInDoubt) -> Result<bool, StripeError> {
-        let (mut unread, mut is_wrong) = (None, false);
-        for left_out in self.io.store.ways_to_read(&row.stripes, row.range) {
-            match self.io.store.read_segment_without(&row.stripes, row.range, left_out).await {
-                Ok(bytes) if row.verifies(&bytes) => {
-                    self.taken.lock().push(row);
-                    return Ok(true);
-                }
-                Ok(_) => is_wrong = true,
-                Err(error) => unread = Some(error),
-            }
+    /// Notes that recovery takes what a record leads to, though some columns may lack it.
+    fn take(&self, stripes: StripeSet, range: ByteRange, record: &ReplayedRecord) {
+        if stripes.geometry.parity > 0 {
+            self.taken.lock().push(RowInDoubt { stripes, range, crcs: record.crcs.to_vec() });
         }
-        unread.filter(|_| !is_wrong).map_or(Ok(false), Err)
     }
 
     /// Rows in doubt that were found: all their columns are to have them before the pool serves.
     pub(super) fn taken(&self) -> Vec<RowInDoubt> {
         std::mem::take(&mut self.taken.lock())
+    }
+
+    /// Whether a block follows from other columns than its own.
+    async fn is_elsewhere(&self, set: &StripeSet, range: ByteRange, crc: u32) -> bool {
+        self.io.read_otherwise(set, range, &|bytes| crc32c(bytes).0 == crc).await.is_some()
     }
 
     /// Where a segment lay when the record of that sequence named it.
@@ -151,11 +147,4 @@ impl<'a> PlacedRows<'a> {
         };
         Ok(buf[(range.offset - whole.offset) as usize..][..range.len as usize].to_vec())
     }
-}
-
-/// The pages that a range touches.
-fn pages_of(range: ByteRange) -> ByteRange {
-    let page = PAGE_BYTES as u64;
-    let from = range.offset / page * page;
-    ByteRange::from(from..range.end().next_multiple_of(page))
 }

@@ -18,17 +18,11 @@ use quoin_stripe::StripeSet;
 pub(crate) struct RowInDoubt {
     pub stripes: StripeSet,
     pub range: ByteRange,
-    pub block_bytes: u64,
+    /// Of each block in the range.
     pub crcs: Vec<u32>,
 }
 
 impl RowInDoubt {
-    /// Whether these bytes are what the record says.
-    pub(super) fn verifies(&self, bytes: &[u8]) -> bool {
-        let crcs = bytes.chunks(self.block_bytes as usize).map(|block| crc32c(block).0);
-        crcs.eq(self.crcs.iter().copied())
-    }
-
     /// Writes rows to all their columns. Durable on return.
     pub(crate) async fn mend_all(rows: &[Self], store: &Store) -> Result<(), PoolError> {
         if planted(Bug::KeepRowInDoubt) {
@@ -46,16 +40,24 @@ impl RowInDoubt {
 
     /// Writes it to the columns of data, or the copies, that lack it.
     async fn mend_data(&self, store: &Store) -> Result<(), PoolError> {
+        let block_bytes = self.range.len / self.crcs.len().max(1) as u64;
+        for (block, crc) in self.range.split(block_bytes).zip(&self.crcs) {
+            self.mend_block(store, block, *crc).await?;
+        }
+        Ok(())
+    }
+
+    async fn mend_block(&self, store: &Store, block: ByteRange, crc: u32) -> Result<(), PoolError> {
         // What lies there, with the columns left out that do not have it.
-        for left_out in store.ways_to_read(&self.stripes, self.range) {
-            let Ok(bytes) = store.read_segment_without(&self.stripes, self.range, left_out).await else {
-                continue;
-            };
-            if self.verifies(&bytes) {
-                return store.rewrite_columns(&self.stripes, self.range, left_out, &bytes.into_slice()).await;
+        for left_out in store.ways_to_read(&self.stripes, block) {
+            match store.read_segment_without(&self.stripes, block, left_out).await {
+                Ok(bytes) if crc32c(&bytes).0 == crc => {
+                    return store.rewrite_columns(&self.stripes, block, left_out, &bytes.into_slice()).await;
+                }
+                Ok(_) | Err(_) => {}
             }
         }
-        let what = format!("what was placed at {:?} of a segment", self.range);
+        let what = format!("what was placed at {block:?} of a segment");
         Err(PoolError::corrupt(what, "it was read when the journal was, and does not verify any more"))
     }
 }

@@ -25,7 +25,10 @@ use crate::{
         Catalog, CatalogHead, CatalogImage, LayerImage, PageId, PageStore, RecordHeap, SegmentTable,
         TableSlabs, Transaction, metadata::Metadata,
     },
-    segment::{io::SegmentIo, opened::OpenedSegment},
+    segment::{
+        io::{Ill, SegmentIo},
+        opened::OpenedSegment,
+    },
     space::{Overhead, Space},
     store::{Store, roots::following},
 };
@@ -490,7 +493,7 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
     }
     // The segment table first: it tells where everything else lies.
     let (table, ill) = read_segment_table(&store, slice, &root).await?;
-    let io = Arc::new(SegmentIo { store, segments: Arc::new(table) });
+    let io = Arc::new(SegmentIo::new(store, Arc::new(table)));
     let pages = PageStore::new(io.clone(), root.page_maps());
     pages.note_ill(ill);
     note_places(&pages, &io).await?;
@@ -537,10 +540,10 @@ async fn read_segment_table(
     store: &Arc<Store>,
     slice: SliceId,
     root: &Root,
-) -> Result<(SegmentTable, BTreeMap<PageId, String>), PoolError> {
+) -> Result<(SegmentTable, BTreeMap<PageId, Ill>), PoolError> {
     let table_slabs = Arc::new(TableSlabs::of(root, store.slab_bytes()));
     let without_segments = SegmentTable::open(store, slice, root, table_slabs.clone(), iter::empty())?;
-    let io = Arc::new(SegmentIo { store: store.clone(), segments: Arc::new(without_segments) });
+    let io = Arc::new(SegmentIo::new(store.clone(), Arc::new(without_segments)));
     let pages = PageStore::new(io, root.page_maps());
     let count = root.segments.get() as usize;
     let end = PageNumber(count.div_ceil(SEGMENTS_PER_PAGE) as u64);

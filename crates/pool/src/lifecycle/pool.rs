@@ -16,7 +16,7 @@ use crate::{
     },
     meta::{ObjectKind, Transaction},
     space::report::{PoolSpace, VolumeSpace},
-    store::{Store, health::PoolState},
+    store::{Store, health::PoolState, repairs::RepairCounts},
 };
 use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveId, DriveIndex, Extent, LayerId, MIB, PoolId, SliceId, VolumeId};
@@ -216,6 +216,9 @@ impl Pool {
         sum.capacity_bytes += slabs * holds;
         (sum.segments, sum.free_segments) = (sum.segments + slabs, sum.free_segments + slabs);
         (sum.usable_bytes, sum.free_bytes) = (sum.usable_bytes + takes, sum.free_bytes + takes);
+        let RepairCounts { data, copies, parity, metadata } = self.store.repairs();
+        (sum.repaired_data, sum.repaired_copies) = (data, copies);
+        (sum.repaired_parity, sum.repaired_metadata) = (parity, metadata);
         sum
     }
 
@@ -242,6 +245,11 @@ impl Pool {
     /// What was found since this was last asked, by reads, by destage and by scrubs.
     pub fn take_damage(&self) -> Vec<Damage> {
         self.slices.iter().flat_map(|slice| slice.take_damage()).collect()
+    }
+
+    /// Repairs since this was last asked, by the name of the drive that held something wrong or could not read it.
+    pub fn take_repairs(&self) -> Vec<(String, RepairCounts)> {
+        self.store.take_repairs()
     }
 
     /// What was given up and is not given back yet, by volume, what is next first.

@@ -186,6 +186,14 @@ figures! {
         rebuilt_columns: u64 = sum,
         /// Written by that.
         rebuilt_bytes: u64 = sum,
+        /// Repairs: data that was wrong on a drive, or could not be read, was computed from parity and written again.
+        repaired_data: u64 = sum,
+        /// The same of copies of data.
+        repaired_copies: u64 = sum,
+        /// Parity that was wrong, or could not be read, and was computed again.
+        repaired_parity: u64 = sum,
+        /// Copies of metadata pages that were wrong, or could not be read: the pages were written anew elsewhere.
+        repaired_metadata: u64 = sum,
         /// Segments left alone by the cleaner because it could not read them.
         uncleanable_segments: u64 = sum,
     }

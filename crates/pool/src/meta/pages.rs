@@ -23,7 +23,8 @@ use crate::{
     error::PoolError,
     format::{Location, MAP_FAN_OUT, MAP_LEVELS, MapEntry, PAGE_BYTES, PAGE_SPACES, PAGE_WORDS},
     meta::page_id::PageId,
-    segment::io::SegmentIo,
+    segment::io::{Ill, SegmentIo},
+    store::repairs::RepairKind,
 };
 use cut::Cut;
 use hashbrown::HashMap;
@@ -226,7 +227,7 @@ pub(crate) struct PageStore {
     io: Arc<SegmentIo>,
     dirty: Mutex<Dirty>,
     /// Pages with one damaged copy and one that was read, and what is wrong with the damaged one.
-    ill: Mutex<BTreeMap<PageId, String>>,
+    ill: Mutex<BTreeMap<PageId, Ill>>,
     /// Pages that the checkpoint under way has yet to write. Locked before shards.
     cut: Mutex<Cut>,
     resident: AtomicU64,
@@ -310,8 +311,8 @@ impl PageStore {
                     // Another may have brought it in, or replaced it unread.
                     Err(error) => return self.cached(id).map(Some).ok_or(error),
                 };
-                if let Some(why) = read.damaged {
-                    self.ill.lock().insert(id, why);
+                if let Some(ill) = read.ill {
+                    self.ill.lock().insert(id, ill);
                 }
                 self.loads.fetch_add(1, Ordering::Relaxed);
                 if let Some(page) = self.enter(id, entry, &read.bytes).await? {
@@ -400,18 +401,28 @@ impl PageStore {
     }
 
     /// Takes the pages with a copy that was found damaged since the last call. The caller has them written anew.
-    pub(crate) fn take_ill(&self) -> BTreeMap<PageId, String> {
+    pub(crate) fn take_ill(&self) -> BTreeMap<PageId, Ill> {
         std::mem::take(&mut *self.ill.lock())
     }
 
     /// Notes what is wrong with copies of pages.
-    pub(crate) fn note_ill(&self, ill: BTreeMap<PageId, String>) {
+    pub(crate) fn note_ill(&self, ill: BTreeMap<PageId, Ill>) {
         self.ill.lock().extend(ill);
+    }
+
+    /// Forgets what is wrong with copies of a page.
+    pub(crate) fn forget_ill(&self, id: PageId) {
+        self.ill.lock().remove(&id);
+    }
+
+    /// Counts that a page is written anew of which copies were damaged.
+    pub(crate) fn count_repair(&self, ill: &Ill) {
+        ill.drives.iter().for_each(|drive| self.io.store.note_repair(Some(*drive), RepairKind::Metadata));
     }
 
     /// The copies of pages that are known to be damaged, in words.
     pub(crate) fn ill(&self) -> Vec<String> {
-        self.ill.lock().iter().map(|(id, why)| format!("the copy of {id} {why}")).collect()
+        self.ill.lock().iter().map(|(id, ill)| format!("the copy of {id} {}", ill.why)).collect()
     }
 
     /// Whether a copy of any page is known to be damaged.
@@ -478,7 +489,7 @@ impl PageStore {
         self.set_location(id, Location(0)).await?;
         self.set_crc(id, 0).await?;
         self.dirty.lock().pages.remove(&id);
-        self.ill.lock().remove(&id);
+        self.forget_ill(id);
         let mut shard = self.shard(id).lock();
         if shard.pages.remove(&id).is_some() {
             shard.queue.retain(|other| *other != id);

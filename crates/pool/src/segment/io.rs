@@ -2,20 +2,38 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, PAGE_BYTES},
+    format::{Location, PAGE_BYTES, RowHeader},
     meta::SegmentTable,
+    segment::mend::{Mended, pages_of, within_pages},
     store::Store,
 };
-use quoin_base::{ByteRange, SegmentId, crc64};
-use quoin_stripe::Column;
+use quoin_base::{ByteRange, DriveIndex, SegmentGeneration, SegmentId, crc64};
+use quoin_stripe::{Column, Read, StripeSet};
 use quoin_world::{Buf, Slice as Bytes};
 use std::sync::Arc;
 
 /// A page of metadata that verifies.
 pub(crate) struct PageRead {
     pub bytes: Bytes,
-    /// What is wrong with another copy, in words.
-    pub damaged: Option<String>,
+    /// What is wrong with other copies.
+    pub ill: Option<Ill>,
+}
+
+/// What is wrong with copies of a page while another one is sound.
+#[derive(Debug)]
+pub(crate) struct Ill {
+    /// Of one of them, in words.
+    pub why: String,
+    /// The drives to blame. None is where drives are not there.
+    pub drives: Vec<DriveIndex>,
+}
+
+impl Ill {
+    /// From the copies that cannot be used; `None` if there are none.
+    pub(crate) fn of(bad: &[BadCopy]) -> Option<Self> {
+        let why = bad.first()?.what.clone();
+        Some(Self { why, drives: bad.iter().filter_map(|copy| copy.blamed).collect() })
+    }
 }
 
 /// A copy of a page that cannot be used.
@@ -24,55 +42,89 @@ pub(crate) struct BadCopy {
     pub what: String,
     /// Its drive failed to read it, and this is the error. Otherwise it does not verify.
     pub error: Option<PoolError>,
+    /// Its drive, unless that is not there or has failed.
+    pub blamed: Option<DriveIndex>,
+}
+
+/// Where a row begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RowAt {
+    pub segment: SegmentId,
+    pub generation: SegmentGeneration,
+    /// Within the segment's data.
+    pub offset: u64,
+}
+
+impl RowAt {
+    /// Its head, if that is what the bytes are.
+    pub(crate) fn head_in(self, bytes: &[u8]) -> Option<Box<RowHeader>> {
+        RowHeader::parse(bytes).filter(|row| {
+            row.segment.get() == self.segment.0
+                && row.segment_generation.get() == self.generation.0
+                && u64::from(row.offset.get()) == self.offset
+                && row.len_bytes.get() as usize >= PAGE_BYTES
+        })
+    }
 }
 
 pub(crate) struct SegmentIo {
     pub(crate) store: Arc<Store>,
     pub(crate) segments: Arc<SegmentTable>,
+    /// A write that comes when it must not come any more.
+    #[cfg(feature = "planted-bugs")]
+    pub(super) late: quoin_world::Mutex<Option<super::mend::Write>>,
 }
 
 impl SegmentIo {
+    pub(crate) fn new(store: Arc<Store>, segments: Arc<SegmentTable>) -> Self {
+        Self {
+            store,
+            segments,
+            #[cfg(feature = "planted-bugs")]
+            late: quoin_world::Mutex::default(),
+        }
+    }
+
     /// The bytes at a location, as stored.
     pub(crate) async fn read(&self, location: Location) -> Result<Bytes, PoolError> {
         self.read_range(location.segment(), ByteRange::new(location.offset_bytes(), location.len_bytes()))
             .await
     }
 
-    /// Whether what lies at a location is as it should be, if it is read from the right columns.
-    pub(crate) async fn can_be_read(
-        &self,
-        location: Location,
-        is_good: impl Fn(&[u8]) -> bool,
-    ) -> Result<bool, PoolError> {
-        let Some(set) = self.segments.stripes(location.segment()) else { return Ok(false) };
-        let page = PAGE_BYTES as u64;
-        let (first, end) = (location.offset_bytes(), location.offset_bytes() + location.len_bytes());
-        let pages = ByteRange::from(first / page * page..end.next_multiple_of(page));
-        let mut failure = None;
-        for left_out in self.store.ways_to_read(&set, pages) {
-            match self.store.read_segment_without(&set, pages, left_out).await {
-                Ok(bytes) => {
-                    let within = (first - pages.offset) as usize..(end - pages.offset) as usize;
-                    if is_good(&bytes[within]) {
-                        return Ok(true);
-                    }
-                    failure = None;
-                }
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        failure.map_or(Ok(false), |error| Err(error.into()))
+    /// The bytes of a range of a segment's data, computed where a drive fails to read them.
+    pub(crate) async fn read_range(&self, segment: SegmentId, range: ByteRange) -> Result<Bytes, PoolError> {
+        let set = self.stripes(segment)?;
+        let buf: Buf = self.store.read_segment(&set, pages_of(range)).await?;
+        Ok(within_pages(buf.into_slice(), range))
     }
 
-    /// The bytes of a range of a segment's data.
-    pub(crate) async fn read_range(&self, segment: SegmentId, range: ByteRange) -> Result<Bytes, PoolError> {
-        let set = self.segments.stripes(segment).ok_or_else(|| {
+    /// The same if no drive fails to read any of it. Otherwise what lies there is read piece by piece, and
+    /// [mended](Self::mend).
+    pub(crate) async fn read_sound(&self, segment: SegmentId, range: ByteRange) -> Result<Bytes, PoolError> {
+        let set = self.stripes(segment)?;
+        let Read { content, unread } = self.store.read_telling(&set, pages_of(range)).await?;
+        match unread.iter().next() {
+            None => Ok(within_pages(content.into_slice(), range)),
+            Some(place) => {
+                let drive = self.store.drive_name(set.columns[place].drive);
+                let problem = format!("drive {drive} cannot read some of {range:?}");
+                Err(PoolError::corrupt(format!("segment {segment}"), problem))
+            }
+        }
+    }
+
+    /// The head of a row that was read and did not verify, read in other ways and mended; `None` if no way verifies. The
+    /// caller is in a reader epoch, and has found in it that the segment is in use.
+    pub(crate) async fn mend_row_head(&self, row: RowAt) -> Option<Mended> {
+        let range = ByteRange::new(row.offset, PAGE_BYTES as u64);
+        let verifies = move |bytes: &[u8]| row.head_in(bytes).is_some();
+        self.mend(row.segment, range, &verifies).await
+    }
+
+    fn stripes(&self, segment: SegmentId) -> Result<StripeSet, PoolError> {
+        self.segments.stripes(segment).ok_or_else(|| {
             PoolError::corrupt("a location", format!("it names segment {segment}, which is free"))
-        })?;
-        let from = range.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64;
-        let to = range.end().next_multiple_of(PAGE_BYTES as u64);
-        let buf: Buf = self.store.read_segment(&set, ByteRange::from(from..to)).await?;
-        Ok(buf.into_slice().slice((range.offset - from) as usize..(range.end() - from) as usize))
+        })
     }
 
     /// Where the copies of a page of metadata are: a byte offset in each of these columns.
@@ -81,7 +133,7 @@ impl SegmentIo {
             Some(number) => (self.segments.table_slabs().columns_of(at), format!("table slab {number}")),
             None => {
                 let set = self.segments.stripes(at.segment());
-                (set.map(|set| set.columns), format!("segment {}", at.segment()))
+                (set.map(|set| hold_it(&set)), format!("segment {}", at.segment()))
             }
         };
         let none = || PoolError::corrupt("a location", format!("it names {what}, which is not there"));
@@ -91,12 +143,11 @@ impl SegmentIo {
     /// The first copy of a page that has this checksum; `None` if those that can be read have another.
     pub(crate) async fn read_page(&self, at: Location, crc: u64) -> Result<Option<PageRead>, PoolError> {
         let (columns, offset) = self.copies(at)?;
-        let mut bad = Vec::new();
+        let mut bad: Vec<BadCopy> = Vec::new();
         for column in columns.iter() {
             match self.read_copy(*column, offset, crc).await {
                 Ok(bytes) => {
-                    let damaged = bad.into_iter().next().map(|bad: BadCopy| bad.what);
-                    return Ok(Some(PageRead { bytes, damaged }));
+                    return Ok(Some(PageRead { bytes, ill: Ill::of(&bad) }));
                 }
                 Err(copy) => bad.push(copy),
             }
@@ -131,11 +182,21 @@ impl SegmentIo {
         };
         match read {
             Ok(bytes) if crc64(&bytes).0 == crc => Ok(bytes.into_slice()),
-            Ok(_) => Err(BadCopy { what: format!("{} does not verify", place()), error: None }),
+            Ok(_) => {
+                let what = format!("{} does not verify", place());
+                Err(BadCopy { what, error: None, blamed: Some(column.drive) })
+            }
             Err(error) => Err(BadCopy {
                 what: format!("{} cannot be read ({error})", place()),
                 error: Some(error.into()),
+                blamed: Some(column.drive).filter(|_| self.store.is_there(column)),
             }),
         }
     }
+}
+
+/// The columns of a mirror that hold what they should.
+fn hold_it(set: &StripeSet) -> Arc<[Column]> {
+    let hold = set.geometry.all().without(set.missing);
+    hold.iter().map(|place| set.columns[place]).collect()
 }

@@ -1,6 +1,7 @@
-//! Rows of open segments, reading what a location names, and the reader epochs that say when a place may be used again.
+//! Rows of open segments, reading what a location names, mending it, and the reader epochs that say when a place may be used again.
 
 pub(crate) mod io;
+pub(crate) mod mend;
 pub(crate) mod opened;
 pub(crate) mod placed_block;
 pub(crate) mod readers;

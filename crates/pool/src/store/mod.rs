@@ -15,6 +15,7 @@ mod grants;
 pub(crate) mod health;
 mod members;
 pub(crate) mod pace;
+pub(crate) mod repairs;
 pub(crate) mod roots;
 pub(crate) mod shortage;
 
@@ -33,11 +34,12 @@ use members::Membership;
 use pace::Pace;
 use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, MembersGeneration, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
-use quoin_stripe::{Column, ColumnSet, Columns, StripeError, StripeSet, Written, alternatives};
+use quoin_stripe::{Column, ColumnSet, Columns, Read, StripeError, StripeSet, Written, alternatives};
 use quoin_world::{
     AsyncMutex, Buf, DiskError, Mutex, Nanos, Slice as Bytes,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
+use repairs::Repairs;
 use shortage::Shortage;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -74,6 +76,7 @@ pub(crate) struct Store {
     health: Health,
     shortage: Shortage,
     pace: Pace,
+    repairs: Repairs,
     may_lack_room: AtomicBool,
     /// Held while a drive is added.
     adding: AsyncMutex,
@@ -164,6 +167,7 @@ impl Store {
             health: Health::default(),
             shortage: Shortage::default(),
             pace: Pace::default(),
+            repairs: Repairs::default(),
             needs: Mutex::default(),
             tenants: Mutex::default(),
             absent_since: Mutex::default(),
@@ -432,6 +436,16 @@ impl Store {
         self.columns.read(set, range).await
     }
 
+    /// The same, and tells which columns could not be read.
+    pub(crate) async fn read_telling(&self, set: &StripeSet, range: ByteRange) -> Result<Read, StripeError> {
+        self.columns.read_telling(set, range).await
+    }
+
+    /// The drives, as the columns of segments: for what reads and writes single columns to repair them.
+    pub(crate) fn columns(&self) -> &Columns {
+        &self.columns
+    }
+
     /// Writes a row of a segment, or a part of one, to all its columns but those on drives that the pool can go on without, from byte `offset` of the segment's data on. `durable`: hardened on return.
     pub(crate) async fn write_row(
         &self,
@@ -486,7 +500,7 @@ impl Store {
         range: ByteRange,
         left_out: ColumnSet,
     ) -> Result<Buf, StripeError> {
-        self.columns.read_without(set, range, left_out).await
+        Ok(self.columns.read_without(set, range, left_out).await?.content)
     }
 
     /// Writes what is known to be right to the columns that were left out when it was read; of a mirror, to all copies. Durable

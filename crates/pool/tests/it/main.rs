@@ -18,6 +18,7 @@ mod overwrites;
 mod pipeline;
 mod placed;
 mod pressure;
+mod repair;
 mod reserved;
 mod rig;
 mod shortage;

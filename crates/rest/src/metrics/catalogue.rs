@@ -4,7 +4,7 @@ mod pool;
 mod watch;
 
 use self::{
-    pool::{INTEGRITY, MEMORY, POOL, RECOVERY, STALLS},
+    pool::{INTEGRITY, MEMORY, POOL, RECOVERY, REPAIRS, STALLS},
     watch::{EVENTS, OBJECTS, REFUSED, WATCH},
 };
 use super::{
@@ -313,6 +313,12 @@ static DRIVE: Table<DriveFigures> = Table {
         Row::count("quoin_drive_errors_total", "Operations that failed since the drive was opened.", |d| {
             d.counters.errors
         }),
+        Row::count(
+            "quoin_drive_repairs_total",
+            "Repairs since the drive was opened: its data was wrong or unreadable and was rewritten from \
+             other drives.",
+            |d| d.counters.repairs,
+        ),
         Row::gauge("quoin_drive_suspect", "1 while the drive does not answer in time, else 0.", |d| {
             Some(f64::from(u8::from(d.suspect)))
         }),
@@ -450,6 +456,14 @@ fn add_pool(out: &mut Exposition, figures: &Figures) {
         ] {
             out.add(&STALLS, &count, &[cause]);
         }
+        for (kind, count) in [
+            ("data", pool.repaired_data),
+            ("copy", pool.repaired_copies),
+            ("parity", pool.repaired_parity),
+            ("metadata", pool.repaired_metadata),
+        ] {
+            out.add(&REPAIRS, &count, &[kind]);
+        }
         for (purpose, bytes) in [
             ("buffer", pool.buffer_ram_bytes),
             ("metadata", pool.metadata_ram_bytes),
@@ -483,7 +497,7 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
         ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),
         ("Volumes", [of(&OPERATION), of(&UNMAPPED), of(&VOLUME), of(&VOLUME_INFO)].concat()),
-        ("Pool", [of(&POOL), of(&STALLS), of(&RECOVERY), of(&INTEGRITY)].concat()),
+        ("Pool", [of(&POOL), of(&STALLS), of(&REPAIRS), of(&RECOVERY), of(&INTEGRITY)].concat()),
         ("Drives", [of(&DRIVE_LATENCY), of(&DRIVE)].concat()),
     ]
 }

@@ -19,6 +19,16 @@ fn works() -> bool {
         rig.read(range).unwrap()[..] == *bytes
     };
     let is_sound = is_known && reads(&rig, 0, &first);
+    // What is wrong is written again.
+    let rig_of_repair = Rig::new(3, geometry(3, 1));
+    rig_of_repair.write(0, cut(&first[..row_bytes], 12288)).unwrap();
+    let range = ByteRange::new(0, 8192);
+    rig_of_repair.corrupt(0, range);
+    let content = Slice::copy_of(&first[..8192]);
+    rig_of_repair.run(|columns, set| async move {
+        columns.rewrite(&set, range, ColumnSet::one(0), &content).await.unwrap();
+    });
+    let is_sound = is_sound && rig_of_repair.read(range).unwrap()[..] == first[..8192];
     // On drives that all work.
     let mut rig = Rig::new(2, geometry(3, 2));
     rig.miss(1);
@@ -29,7 +39,7 @@ fn works() -> bool {
 #[test]
 fn planted_bugs_are_found() {
     assert!(works());
-    for bug in [Bug::ForgetLastParity, Bug::HideFailedColumns, Bug::ReadMissing] {
+    for bug in [Bug::ForgetLastParity, Bug::HideFailedColumns, Bug::ReadMissing, Bug::RewriteNextColumn] {
         plant(Some(bug));
         let works = works();
         plant(None);

@@ -246,3 +246,28 @@ fn what_cannot_be_read_says_why() {
     let refused = rig.run(|columns, _| async move { columns.read(&short, ByteRange::new(0, 4096)).await });
     assert!(matches!(refused, Err(StripeError::Unsupported { data: 2, parity: 1 })));
 }
+
+/// A read that did without a column because its drive failed to read it says so; one that never asked the drive does not.
+#[test]
+fn a_read_tells_which_columns_could_not_be_read() {
+    for (data, parity) in [(3, 1), (3, 2), (1, 1), (1, 2)] {
+        let mut rig = Rig::new(11, geometry(data, parity));
+        let bytes = rig.fill(1);
+        let range = ByteRange::new(0, 8192);
+        let tell = |rig: &Rig| {
+            let read =
+                rig.run(|columns, set| async move { columns.read_telling(&set, range).await }).unwrap();
+            assert!(read.content[..] == bytes[..8192], "{data}+{parity}");
+            read.unread
+        };
+        assert_eq!(tell(&rig), ColumnSet::default());
+        rig.disks[0].spoil(ByteRange::new(rig.on_disk(0, 4096), 512));
+        assert_eq!(tell(&rig), ColumnSet::one(0), "{data}+{parity}");
+        // A range over all columns.
+        let whole = ByteRange::new(0, bytes.len() as u64);
+        let read = rig.run(|columns, set| async move { columns.read_telling(&set, whole).await }).unwrap();
+        assert!(read.content[..] == bytes[..] && read.unread.both(ColumnSet::one(0)) == read.unread);
+        rig.miss(0);
+        assert_eq!(tell(&rig), ColumnSet::default());
+    }
+}

@@ -97,6 +97,17 @@ fn a_rewrite_changes_the_columns_it_is_for_and_no_others() {
             assert!(after[..part.start] == before[..part.start] && after[part.end..] == before[part.end..]);
         }
     }
+    // A range may end where a strip does, and be all of several.
+    for range in [ByteRange::new(8192, 8192), ByteRange::new(12288, 36864)] {
+        let rig = Rig::new(8, geometry(3, 1));
+        let bytes = rig.fill(1);
+        (0..3).for_each(|column| rig.corrupt(column, ByteRange::new(0, 16384)));
+        let content = Slice::copy_of(&bytes[range.offset as usize..range.end() as usize]);
+        rig.run(|all, set| async move {
+            all.rewrite(&set, range, ColumnSet(0b111), &content).await.unwrap();
+        });
+        assert!(rig.read(range).unwrap()[..] == bytes[range.offset as usize..range.end() as usize]);
+    }
     // It says when it did not reach a drive.
     let rig = Rig::new(4, geometry(2, 1));
     let bytes = rig.fill(1);

@@ -128,6 +128,13 @@ impl Walk<'_> {
             self.report.blocks += 1;
             match read {
                 Ok(data) if crc32c(&data).0 == place.info.crc() => {}
+                _ if self.is_elsewhere(place).await => self.report.add(
+                    what,
+                    format!(
+                        "its content in segment {segment} at {offset} does not verify and follows from other drives; a \
+                         scrub repairs it"
+                    ),
+                ),
                 Ok(_) => self.tell_block(
                     number,
                     format!("its content in segment {segment} at {offset} does not verify"),
@@ -135,6 +142,14 @@ impl Walk<'_> {
                 Err(error) => self.report.add_error(&what, error),
             }
         }
+    }
+
+    /// Whether the content of a block follows from other columns than its own.
+    async fn is_elsewhere(&self, place: BlockPlace) -> bool {
+        let io = &self.opened.io;
+        let Some(set) = io.segments.stripes(place.location.segment()) else { return false };
+        let verifies = |bytes: &[u8]| crc32c(bytes).0 == place.info.crc();
+        io.read_otherwise(&set, place.location.range(), &verifies).await.is_some()
     }
 
     /// Tells of a block whose content is not there, which matters to those that reach it.

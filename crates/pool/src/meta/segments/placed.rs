@@ -7,7 +7,7 @@ use crate::{
     format::Location,
     segment::{opened::OpenedSegment, readers::ReaderEpochs},
 };
-use quoin_base::{CheckpointGeneration, SegmentId, Sequence};
+use quoin_base::{CheckpointGeneration, SegmentGeneration, SegmentId, Sequence};
 use quoin_stripe::Column;
 
 impl SegmentTable {
@@ -66,6 +66,19 @@ impl SegmentTable {
             s.state != SegmentState::Free
                 && s.stream == Stream::Placed
                 && end <= self.segment_bytes(s.stripes.geometry)
+        })
+    }
+
+    /// Whether a segment is sealed, of this generation, and all that lies in it is what maps lead to: nothing awaits
+    /// publication, and no record names it.
+    pub(crate) fn is_settled(&self, id: SegmentId, generation: SegmentGeneration) -> bool {
+        let inner = self.inner.read();
+        let segment = inner.segments.get(id.0 as usize);
+        segment.is_some_and(|s| {
+            s.state == SegmentState::Sealed
+                && s.generation == generation
+                && s.placed_sectors == 0
+                && s.last_placed.is_none()
         })
     }
 

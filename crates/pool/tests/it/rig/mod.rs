@@ -44,6 +44,17 @@ impl Rig {
     }
 
     pub(crate) fn with_roles(seed: u64, roles: &[Roles], drive_bytes: u64, slices: u8) -> Self {
+        Self::laid_out(seed, roles, drive_bytes, slices, Layout::NONE)
+    }
+
+    /// On as many drives as the layout takes, and one more.
+    pub(crate) fn protected(seed: u64, layout: Layout, drive_bytes: u64) -> Self {
+        let both = Roles { journal: true, data: true };
+        let drives = usize::from(layout.columns()) + 1;
+        Self::laid_out(seed, &vec![both; drives], drive_bytes, 1, layout)
+    }
+
+    fn laid_out(seed: u64, roles: &[Roles], drive_bytes: u64, slices: u8, layout: Layout) -> Self {
         let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
         let disk = |i: usize| world.disk(&format!("d{i}"), drive_bytes + MIB);
         let disks = (0..roles.len()).map(disk).collect();
@@ -55,8 +66,8 @@ impl Rig {
             row_bytes: SLAB / 4,
             journal_bytes: Some(2 * MIB * u64::from(slices)),
             slices,
-            journal_columns: 1,
-            layout: Layout::NONE,
+            journal_columns: layout.parity() + 1,
+            layout,
         };
         rig.run(|world| async move { format(&*world, disks, options).await }).unwrap();
         rig
@@ -85,6 +96,13 @@ impl Rig {
 }
 
 impl Rig {
+    /// What is wrong, in words.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let disks = self.disks();
+        let report = self.run(|_| async move { check(inspect_set(disks).await.unwrap()).await }).unwrap();
+        report.problems.iter().map(ToString::to_string).collect()
+    }
+
     pub(crate) fn check(&self) {
         let disks = self.disks();
         let report = self.run(|_| async move { check(inspect_set(disks).await.unwrap()).await }).unwrap();

@@ -200,6 +200,16 @@ pub(super) static STALLS: Table<u64> = Table {
     )],
 };
 
+pub(super) static REPAIRS: Table<u64> = Table {
+    labels: &["kind"],
+    rows: &[Row::count(
+        "quoin_pool_repairs_total",
+        "Repairs from redundancy: data computed from parity, copies of data, parity, and copies of metadata \
+         pages that were wrong or unreadable and were rewritten.",
+        |count| *count,
+    )],
+};
+
 pub(super) static RECOVERY: Table<RecoveryStats> = Table {
     labels: &[],
     rows: &[

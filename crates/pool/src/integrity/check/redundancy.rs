@@ -1,0 +1,50 @@
+//! Parity and copies, compared with the data; and what can be read from them alone.
+
+use super::Walk;
+use crate::{
+    format::{PAGE_BYTES, RowHeader},
+    segment::io::RowAt,
+};
+use quoin_base::{ByteRange, SegmentId};
+use quoin_stripe::StripeSet;
+
+/// What mends it.
+const MENDED_BY: &str = "a scrub repairs it";
+
+impl Walk<'_> {
+    /// Whether the columns of a row agree. Those that are missing, or on drives that are not there, are left out.
+    pub(super) async fn redundancy(&mut self, id: SegmentId, row: ByteRange, what: &str) {
+        let io = &self.opened.io;
+        let Some(set) = io.segments.stripes(id).filter(|set| set.geometry.parity > 0) else { return };
+        let in_columns = set.geometry.column_range(row, 0);
+        match io.store.columns().verify(&set, in_columns).await {
+            Ok(true) => {}
+            Ok(false) if set.geometry.data == 1 => {
+                self.report.add(what, format!("a copy of it differs from the others; {MENDED_BY}"));
+            }
+            Ok(false) => {
+                self.report.add(what, format!("its parity does not agree with its data; {MENDED_BY}"));
+            }
+            Err(error) => {
+                let drives = names(&set, |drive| io.store.drive_name(drive).to_owned());
+                let problem =
+                    format!("it cannot be read from all of the drives {drives} ({error}); {MENDED_BY}");
+                self.report.add(what, problem);
+            }
+        }
+    }
+
+    /// The head of a row, if it can be read from other columns than its own.
+    pub(super) async fn head_elsewhere(&mut self, at: RowAt, what: &str) -> Option<Box<RowHeader>> {
+        let io = &self.opened.io;
+        let set = io.segments.stripes(at.segment)?;
+        let range = ByteRange::new(at.offset, PAGE_BYTES as u64);
+        let found = io.read_otherwise(&set, range, &|bytes| at.head_in(bytes).is_some()).await?;
+        self.report.add(what, format!("its head does not verify and follows from other drives; {MENDED_BY}"));
+        at.head_in(&found)
+    }
+}
+
+fn names(set: &StripeSet, name: impl Fn(quoin_base::DriveIndex) -> String) -> String {
+    set.columns.iter().map(|column| name(column.drive)).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,431 @@
+//! Parity and copies, compared with the data.
+//!
+//! 1. Every row of every sealed segment is read from all its columns. If parity and copies agree, it is sound.
+//! 2. Of a row that does not agree, all that is live is verified, and repaired where it is wrong.
+//! 3. A checkpoint is made.
+//! 4. If all that is live still verifies and the row still does not agree, parity or copies are wrong, or what is dead:
+//!    parity is computed again, and copies are made alike.
+//!
+//! Invariants:
+//! 1. Parity is computed from data that verifies, and from what nothing leads to any more. Because of the checkpoint that
+//!    goes for an opening after a crash, too.
+//! 2. Nothing that is live is ever written here but by [`SegmentIo::mend`](crate::segment::io::SegmentIo::mend).
+//! 3. A row is written only while it cannot change otherwise: its segment is sealed, all its rows were written before, and
+//!    neither readers nor records lead to anything that maps do not.
+
+use super::{Pace, REDUNDANCY, Scrub};
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    format::{BlockInfo, Location, PAGE_BYTES, RowContent},
+    maps::{blocks::block_page, dropped::is_among},
+    meta::{PageId, Segment, SegmentState},
+    segment::io::RowAt,
+    store::repairs::RepairKind,
+};
+use quoin_base::{ByteRange, PageNumber, SegmentId, crc32c, crc64};
+use quoin_stripe::{ColumnSet, StripeSet};
+use quoin_world::{Buf, Slice as Bytes};
+
+/// So many rows that do not agree are looked at together: a checkpoint is made for them.
+const MOST_DOUBTFUL: usize = 64;
+
+/// A row that does not agree.
+struct Doubtful {
+    at: RowAt,
+    /// Within the segment's data.
+    range: ByteRange,
+    is_metadata: bool,
+    contents: Vec<RowContent>,
+}
+
+/// Something live in a row.
+struct Live {
+    range: ByteRange,
+    sum: Sum,
+}
+
+#[derive(Clone, Copy)]
+enum Sum {
+    Head(RowAt),
+    Block(u32),
+    Page(u64),
+}
+
+impl Sum {
+    fn verifies(self, bytes: &[u8]) -> bool {
+        match self {
+            Self::Head(row) => row.head_in(bytes).is_some(),
+            Self::Block(crc) => crc32c(bytes).0 == crc,
+            Self::Page(crc) => crc64(bytes).0 == crc,
+        }
+    }
+}
+
+/// A page of each column of a segment, and what is live in the row that they are in.
+struct Pieces<'a> {
+    live: &'a [Live],
+    set: &'a StripeSet,
+    page: ByteRange,
+}
+
+impl Pieces<'_> {
+    /// What is live of the page of a data column, or of every copy.
+    fn parts(&self, place: usize) -> impl Iterator<Item = ByteRange> {
+        self.live.iter().map(move |live| self.set.geometry.column_range(live.range, place))
+    }
+
+    fn is_live(&self, place: usize) -> bool {
+        self.parts(place).any(|part| part.overlaps(&self.page))
+    }
+
+    fn is_all_live(&self, place: usize) -> bool {
+        self.parts(place).any(|part| part.offset <= self.page.offset && self.page.end() <= part.end())
+    }
+}
+
+/// A page of a column of parity that is to be written.
+struct Parity {
+    place: usize,
+    page: ByteRange,
+    content: Bytes,
+    /// It certainly is wrong on the drive, or cannot be read.
+    is_certain: bool,
+}
+
+/// Columns that were written.
+#[derive(Clone, Copy, Default)]
+struct Changed {
+    /// They certainly were wrong, or could not be read.
+    was_wrong: ColumnSet,
+    /// They did not agree with others, and nothing tells which were wrong.
+    perhaps: ColumnSet,
+}
+
+impl Changed {
+    fn add(&mut self, place: usize, is_certain: bool) {
+        let set = if is_certain { &mut self.was_wrong } else { &mut self.perhaps };
+        *set = set.with(ColumnSet::one(place));
+    }
+
+    fn with(self, other: Self) -> Self {
+        let (was_wrong, perhaps) = (self.was_wrong.with(other.was_wrong), self.perhaps.with(other.perhaps));
+        Self { was_wrong, perhaps }
+    }
+}
+
+fn set_of(places: impl Iterator<Item = usize>) -> ColumnSet {
+    places.fold(ColumnSet::default(), |set, place| set.with(ColumnSet::one(place)))
+}
+
+impl Scrub {
+    /// Parity and copies of every sealed segment from `first` on. False if it was stopped.
+    pub(super) async fn redundancy(&self, first: PageNumber, pace: &mut Pace) -> Result<bool, PoolError> {
+        let slice = self.slice();
+        let protected = || {
+            let mut all = slice.segments.table.all();
+            all.retain(|(id, segment)| {
+                let is_protected = segment.stripes.geometry.parity > 0;
+                is_protected && segment.state == SegmentState::Sealed && u64::from(id.0) >= first.0
+            });
+            all
+        };
+        if protected().is_empty() {
+            return Ok(true);
+        }
+        // Maps lead to all that was placed before, and segments that were open are sealed.
+        slice.drain().await?;
+        let segments = protected();
+        // All rows that were planned in these are written by then.
+        slice.checkpoint().await?;
+        let mut doubtful = Vec::new();
+        for (id, segment) in segments {
+            if !self.compare(id, &segment, &mut doubtful, pace).await? {
+                return Ok(false);
+            }
+            if doubtful.len() >= MOST_DOUBTFUL {
+                self.make_agree(std::mem::take(&mut doubtful)).await?;
+            }
+            if doubtful.is_empty() {
+                self.move_to(REDUNDANCY, PageNumber(u64::from(id.0) + 1));
+            }
+        }
+        self.make_agree(doubtful).await?;
+        Ok(true)
+    }
+
+    /// Compares the columns of all rows of a segment, and lists those that do not agree. False if it was stopped.
+    async fn compare(
+        &self,
+        id: SegmentId,
+        segment: &Segment,
+        doubtful: &mut Vec<Doubtful>,
+        pace: &mut Pace,
+    ) -> Result<bool, PoolError> {
+        let slice = self.slice();
+        let mut at = RowAt { segment: id, generation: segment.generation, offset: 0 };
+        while at.offset < segment.written_bytes {
+            if self.is_stopping() {
+                return Ok(false);
+            }
+            let guard = slice.enter_readers();
+            if !slice.segments.table.is_settled(id, segment.generation) {
+                break;
+            }
+            // It was told of with the other heads.
+            let Some(head) = self.row_head(at).await else { break };
+            let Some(set) = slice.segments.table.stripes(id) else { break };
+            let range = ByteRange::new(at.offset, head.len_bytes.get().into());
+            let in_columns = set.geometry.column_range(range, 0);
+            // A column that cannot be read is looked at more closely, too.
+            let agrees = slice.store.columns().verify(&set, in_columns).await.unwrap_or(false);
+            drop(guard);
+            if !agrees {
+                let contents = head.contents[..head.count.get() as usize].to_vec();
+                doubtful.push(Doubtful { at, range, is_metadata: segment.stream.is_metadata(), contents });
+            }
+            at.offset = range.end();
+            self.rest(pace, in_columns.len * set.columns.len() as u64).await?;
+        }
+        Ok(true)
+    }
+
+    /// Repairs rows that do not agree.
+    async fn make_agree(&self, mut rows: Vec<Doubtful>) -> Result<(), PoolError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let mut sound = Vec::new();
+        for row in rows.drain(..) {
+            let guard = self.slice().enter_readers();
+            let is_sound = self.repair_live(&row).await.is_some();
+            drop(guard);
+            match is_sound {
+                true => sound.push(row),
+                false => self.note_row(
+                    &row,
+                    "something there is damaged and cannot be written again, so that it stays as it is",
+                ),
+            }
+            self.slice().world().yield_now().await;
+        }
+        // NOTE: what an opening would find live after a crash was live above, then.
+        self.slice().checkpoint().await?;
+        for row in sound {
+            self.make_row_agree(&row).await;
+            self.slice().world().yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn note_row(&self, row: &Doubtful, why: &str) {
+        let (RowAt { segment, offset, .. }, mut state) = (row.at, self.state.lock());
+        state.note(format!("the row at {offset} of segment {segment} does not agree in all columns; {why}"));
+    }
+
+    /// Verifies all that is live in a row, in all copies, and repairs what is wrong. Returns how many repairs it took; `None`
+    /// if something is wrong still, or what is live cannot be told. The caller is in a reader epoch.
+    async fn repair_live(&self, row: &Doubtful) -> Option<usize> {
+        let slice = self.slice();
+        if !slice.segments.table.is_settled(row.at.segment, row.at.generation) {
+            return None;
+        }
+        let mut repairs = 0;
+        for Live { range, sum } in self.live(row).await? {
+            let verifies = move |bytes: &[u8]| sum.verifies(bytes);
+            let mended = slice.segments.io.mend(row.at.segment, range, &verifies).await?;
+            self.repaired(&mended.repairs);
+            // NOTE: it can be read, but not where it lies. Parity is what it is read from.
+            if mended.is_wrong_still {
+                return None;
+            }
+            repairs += mended.repairs.len();
+        }
+        Some(repairs)
+    }
+
+    /// What is live in a row, its head included; `None` if that cannot be told.
+    async fn live(&self, row: &Doubtful) -> Option<Vec<Live>> {
+        let head = ByteRange::new(row.range.offset, PAGE_BYTES as u64);
+        let mut live = vec![Live { range: head, sum: Sum::Head(row.at) }];
+        for content in &row.contents {
+            let found = match row.is_metadata {
+                true => self.live_page(content).await?,
+                false => self.live_block(content).await?,
+            };
+            let is_here = |location: &Location| {
+                location.segment() == row.at.segment
+                    && row.range.offset <= location.offset_bytes()
+                    && location.range().end() <= row.range.end()
+            };
+            let found = found.filter(|(location, _)| is_here(location));
+            live.extend(found.map(|(location, sum)| Live { range: location.range(), sum }));
+        }
+        Some(live)
+    }
+
+    /// Where a block lies; nowhere if nothing leads to it any more. `None` if that cannot be told.
+    async fn live_block(&self, content: &RowContent) -> Option<Option<(Location, Sum)>> {
+        let (slice, number) = (self.slice(), content.block_number());
+        let dropped = slice.metadata.pages.dropped_of(block_page(number).index).await.ok()?;
+        let place = slice.block(number).await.ok()?.filter(|_| !is_among(dropped, number));
+        let stored = place.filter(|place| place.info.algorithm() == BlockInfo::STORED);
+        Some(stored.map(|place| (place.location, Sum::Block(place.info.crc()))))
+    }
+
+    /// The same of a page of metadata.
+    async fn live_page(&self, content: &RowContent) -> Option<Option<(Location, Sum)>> {
+        let Some(page) = PageId::unpack(content.name.get()) else { return Some(None) };
+        let entry = self.slice().metadata.pages.entry(page).await.ok()?;
+        let location = Location(entry.location.get());
+        let is_one = !location.is_none() && location.table_slab().is_none();
+        Some(is_one.then_some((location, Sum::Page(entry.crc.get()))))
+    }
+
+    /// Computes parity of a row again, or makes its copies alike. All that was live in it has verified before a checkpoint.
+    async fn make_row_agree(&self, row: &Doubtful) {
+        let slice = self.slice();
+        let _guard = slice.enter_readers();
+        if planted(Bug::TrustParity) {
+            return self.trust_parity(row).await;
+        }
+        if self.repair_live(row).await.is_none() {
+            return;
+        }
+        let Some(live) = self.live(row).await else { return };
+        let Some(set) = slice.segments.table.stripes(row.at.segment) else { return };
+        let in_columns = set.geometry.column_range(row.range, 0);
+        if matches!(slice.store.columns().verify(&set, in_columns).await, Ok(true)) {
+            return;
+        }
+        let (mut changed, mut parity) = (Changed::default(), Vec::new());
+        for page in in_columns.split(PAGE_BYTES as u64) {
+            let at = Pieces { live: &live, set: &set, page };
+            if set.geometry.data == 1 {
+                changed = changed.with(self.make_copies_alike(&at).await);
+                continue;
+            }
+            changed = changed.with(self.fill_unreadable(&at).await);
+            parity.extend(self.parity_to_write(&at).await);
+        }
+        // NOTE: it was right when parity was computed from it if it is right after that.
+        if !parity.is_empty() && self.repair_live(row).await == Some(0) {
+            for Parity { place, page, content, is_certain } in parity {
+                if self.restore(&set, place, page, &content).await {
+                    changed.add(place, is_certain);
+                }
+            }
+        }
+        self.count_changed(&set, row, changed);
+    }
+
+    fn count_changed(&self, set: &StripeSet, row: &Doubtful, changed: Changed) {
+        let data = set.geometry.data_columns();
+        let io = &self.slice().segments.io;
+        for place in changed.was_wrong.with(changed.perhaps).iter() {
+            let kind = match set.geometry.data {
+                1 => RepairKind::Copy,
+                _ if data.has(place) => RepairKind::Data,
+                _ => RepairKind::Parity,
+            };
+            let blamed = changed.was_wrong.has(place).then_some(place);
+            io.note_repair(set, blamed, row.range.offset, kind);
+            self.repaired(&[(blamed.map(|place| set.columns[place].drive), kind)]);
+        }
+    }
+
+    /// The columns that can be read and written, as far as is known.
+    fn there(&self, set: &StripeSet) -> ColumnSet {
+        let is_there = |place: &usize| self.slice().store.is_there(set.columns[*place]);
+        set_of(set.geometry.all().without(set.missing).iter().filter(is_there))
+    }
+
+    /// Makes copies of a page that nothing leads to alike: they become what most of them are.
+    async fn make_copies_alike(&self, at: &Pieces<'_>) -> Changed {
+        let mut changed = Changed::default();
+        if at.is_live(0) {
+            return changed;
+        }
+        let mut copies = Vec::new();
+        for place in self.there(at.set).iter() {
+            copies.push((place, self.page_of(at.set, place, at.page).await));
+        }
+        let alike =
+            |one: &Bytes| copies.iter().flat_map(|(_, copy)| copy).filter(|copy| copy[..] == one[..]).count();
+        let readable = copies.iter().filter_map(|(_, copy)| copy.as_ref());
+        let Some(most) = readable.max_by_key(|copy| alike(copy)).cloned() else { return changed };
+        let is_told = 2 * alike(&most) > copies.len();
+        for (place, copy) in copies {
+            let was_unreadable = copy.is_none();
+            let is_alike = copy.is_some_and(|copy| copy[..] == most[..]);
+            if !is_alike && self.restore(at.set, place, at.page, &most).await {
+                changed.add(place, is_told || was_unreadable);
+            }
+        }
+        changed
+    }
+
+    /// Writes what cannot be read of data that nothing leads to: what it was, as far as that can be computed.
+    async fn fill_unreadable(&self, at: &Pieces<'_>) -> Changed {
+        let mut changed = Changed::default();
+        let data = at.set.geometry.data_columns().both(self.there(at.set));
+        for place in data.iter().filter(|place| !at.is_live(*place)) {
+            if self.page_of(at.set, place, at.page).await.is_some() {
+                continue;
+            }
+            let computed = self.slice().store.columns().rebuild(at.set, place, at.page).await;
+            let content = computed.unwrap_or_else(|_| Buf::zeroed(at.page.len as usize)).into_slice();
+            if self.restore(at.set, place, at.page, &content).await {
+                changed.add(place, true);
+            }
+        }
+        changed
+    }
+
+    /// A page of parity as it follows from data, of each column in which it is another.
+    async fn parity_to_write(&self, at: &Pieces<'_>) -> Vec<Parity> {
+        let (mut parity, there, data) = (Vec::new(), self.there(at.set), at.set.geometry.data_columns());
+        // From fewer columns it does not follow.
+        if data.both(there) != data {
+            return parity;
+        }
+        let is_all_live = data.iter().all(|place| at.is_all_live(place));
+        for place in there.without(data).iter() {
+            let computed = self.slice().store.columns().rebuild(at.set, place, at.page).await;
+            let Ok(content) = computed.map(Buf::into_slice) else { continue };
+            let now = self.page_of(at.set, place, at.page).await;
+            // Where nothing leads to some of the data, that may have been what was wrong.
+            let is_certain = is_all_live || now.is_none();
+            if now.is_none_or(|now| now[..] != content[..]) {
+                parity.push(Parity { place, page: at.page, content, is_certain });
+            }
+        }
+        parity
+    }
+
+    async fn page_of(&self, set: &StripeSet, place: usize, page: ByteRange) -> Option<Bytes> {
+        let read = self.slice().store.read_slab(set.columns[place], page.offset, page.len as usize).await;
+        read.ok().map(Buf::into_slice)
+    }
+
+    /// Writes a page of a column. False if it did not get there.
+    async fn restore(&self, set: &StripeSet, place: usize, page: ByteRange, content: &Bytes) -> bool {
+        let store = &self.slice().store;
+        match store.columns().restore(set, place, page.offset, content.clone()).await {
+            Ok(()) => self.page_of(set, place, page).await.is_some_and(|now| now[..] == content[..]),
+            Err(error) => {
+                store.repair_failed(set, place, error).await;
+                false
+            }
+        }
+    }
+
+    /// What the planted bug does: the first column of data becomes what parity says.
+    async fn trust_parity(&self, row: &Doubtful) {
+        let Some(set) = self.slice().segments.table.stripes(row.at.segment) else { return };
+        let in_columns = set.geometry.column_range(row.range, 0);
+        if let Ok(computed) = self.slice().store.columns().rebuild(&set, 0, in_columns).await {
+            self.restore(&set, 0, in_columns, &computed.into_slice()).await;
+        }
+    }
+}
