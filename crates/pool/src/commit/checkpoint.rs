@@ -52,6 +52,7 @@ impl Committer {
         let since = slice.world().now();
         // Drives are read before the cut begins, so that it hardly has to wait for one.
         self.renew_ill_pages().await?;
+        self.complete_table_slabs().await?;
         let above_dirty = self.fetch_above_dirty().await;
         let cut_since = slice.world().now();
         // What is below the tail is in the metadata, and what the catalog gains from here on is above.

@@ -25,5 +25,6 @@ pub(crate) mod remove;
 pub(crate) mod requests;
 mod retries;
 pub(crate) mod slabs;
+mod table_copies;
 mod tree;
 mod write_rows;

@@ -48,7 +48,7 @@ pub(crate) use layouts::{Domain, Layouts};
 pub(crate) use moves::ColumnMove;
 use moves::LeftSlab;
 use table_slabs::most_data_slabs;
-pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for};
+pub(crate) use table_slabs::{TABLE_COPIES, TableCopy, TableSlabs, least_table_slabs, table_slabs_for};
 
 /// What a segment holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

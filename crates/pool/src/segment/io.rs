@@ -8,7 +8,7 @@ use crate::{
     store::Store,
 };
 use quoin_base::{ByteRange, DriveIndex, SegmentGeneration, SegmentId, crc64};
-use quoin_stripe::{Column, Read, StripeSet};
+use quoin_stripe::{Column, ColumnSet, Read, StripeSet};
 use quoin_world::{Buf, Slice as Bytes};
 use std::sync::Arc;
 
@@ -133,7 +133,10 @@ impl SegmentIo {
             Some(number) => (self.segments.table_slabs().columns_of(at), format!("table slab {number}")),
             None => {
                 let set = self.segments.stripes(at.segment());
-                (set.map(|set| hold_it(&set)), format!("segment {}", at.segment()))
+                (
+                    set.map(|set| hold_it(&set, self.store.lost_columns(&set))),
+                    format!("segment {}", at.segment()),
+                )
             }
         };
         let none = || PoolError::corrupt("a location", format!("it names {what}, which is not there"));
@@ -195,8 +198,10 @@ impl SegmentIo {
     }
 }
 
-/// The columns of a mirror that hold what they should.
-fn hold_it(set: &StripeSet) -> Arc<[Column]> {
+/// The columns of a mirror to read: those that hold what they should, on drives that work if there are any.
+fn hold_it(set: &StripeSet, lost: ColumnSet) -> Arc<[Column]> {
     let hold = set.geometry.all().without(set.missing);
-    hold.iter().map(|place| set.columns[place]).collect()
+    let sound = hold.without(lost);
+    let chosen = if sound.is_empty() { hold } else { sound };
+    chosen.iter().map(|place| set.columns[place]).collect()
 }

@@ -518,7 +518,7 @@ impl Store {
     }
 
     /// Those that are missing, or whose drives are not there or have failed.
-    fn lost_columns(&self, set: &StripeSet) -> ColumnSet {
+    pub(crate) fn lost_columns(&self, set: &StripeSet) -> ColumnSet {
         let lost = set.columns.iter().enumerate().filter(|(_, column)| self.columns.is_lost(**column));
         lost.fold(set.missing, |lost, (place, _)| lost.with(ColumnSet::one(place)))
     }

@@ -73,6 +73,11 @@ impl Layouts {
         usize::from(self.of_metadata().columns()).max(TABLE_COPIES)
     }
 
+    /// Whether there is more than one domain, so that copies lie on different drives.
+    pub(super) fn is_spread(&self) -> bool {
+        self.domain_count() > 1
+    }
+
     fn of(&self, stream: Stream) -> Layout {
         if stream.is_metadata() { self.of_metadata() } else { self.of_data() }
     }

@@ -233,6 +233,11 @@ impl SegmentTable {
         true
     }
 
+    /// Whether a column may have to lie elsewhere.
+    pub(crate) fn may_be_displaced(&self) -> bool {
+        self.may_be_displaced.load(Ordering::Acquire)
+    }
+
     /// Whether any column is to lie elsewhere.
     pub(crate) fn is_any_displaced(&self) -> bool {
         if !self.may_be_displaced.load(Ordering::Acquire) {
@@ -245,8 +250,11 @@ impl SegmentTable {
                 && !inner.gone(segment).with(inner.leaving(segment)).is_empty()
         };
         let is_any = inner.segments.iter().any(is_displaced);
+        let copies = inner.layouts.table_copies();
+        let lacks_copy = inner.layouts.is_spread()
+            && self.table_slabs.is_any_incomplete(copies, |drive| inner.layouts.takes(drive));
         // NOTE: with the lock held, under which columns are displaced.
-        self.may_be_displaced.store(is_any, Ordering::Release);
+        self.may_be_displaced.store(is_any || lacks_copy, Ordering::Release);
         is_any
     }
 

@@ -246,6 +246,33 @@ impl TableSlabs {
         left
     }
 
+    /// A slab whose copies do not all lie on drives for which `stays` is true, or that has fewer than `copies`: its position, its
+    /// columns, and those that stay.
+    fn incomplete(&self, copies: usize, stays: impl Fn(DriveIndex) -> bool) -> Option<(usize, Vec<Column>)> {
+        let inner = self.inner.lock();
+        inner.slabs.iter().enumerate().find_map(|(at, slab)| {
+            let columns = slab.columns.to_vec();
+            let staying = columns.iter().filter(|column| stays(column.drive)).count();
+            (staying < columns.len() || staying < copies).then_some((at, columns))
+        })
+    }
+
+    /// Whether there is such a slab.
+    pub(super) fn is_any_incomplete(&self, copies: usize, stays: impl Fn(DriveIndex) -> bool) -> bool {
+        self.incomplete(copies, stays).is_some()
+    }
+
+    /// The slab at a position has these columns from now on. The root that is written next names them; the old ones that are
+    /// not among them come free when it is durable.
+    fn put(&self, at: usize, columns: &[Column]) {
+        let mut inner = self.inner.lock();
+        let old = std::mem::replace(&mut inner.slabs[at].columns, columns.into());
+        let left: Arc<[Column]> = old.iter().filter(|column| !columns.contains(column)).copied().collect();
+        if !left.is_empty() {
+            inner.leaving.push(left);
+        }
+    }
+
     fn count(&self) -> u64 {
         self.inner.lock().slabs.len() as u64
     }
@@ -287,6 +314,14 @@ impl TableSlab {
     }
 }
 
+/// Another copy of a table slab that is to be made.
+pub(crate) struct TableCopy {
+    at: usize,
+    /// Where it is.
+    pub columns: Vec<Column>,
+    pub to: Column,
+}
+
 impl SegmentTable {
     /// Where its pages lie.
     pub(crate) fn table_slabs(&self) -> &TableSlabs {
@@ -320,6 +355,38 @@ impl SegmentTable {
             self.table_slabs.add(columns);
         }
         Ok(())
+    }
+
+    /// A table slab that lacks a copy, or has one on a drive that leaves, and a slab for another copy, which is taken.
+    pub(crate) fn begin_table_copy(&self) -> Option<TableCopy> {
+        let mut inner = self.inner.write();
+        let copies = inner.layouts.table_copies();
+        let Inner { layouts, free_slabs, .. } = &mut *inner;
+        let (at, columns) = self.table_slabs.incomplete(copies, |drive| layouts.takes(drive))?;
+        let taken = |drive: DriveIndex| {
+            columns.iter().any(|column| {
+                layouts.takes(column.drive) && layouts.domain(column.drive) == layouts.domain(drive)
+            })
+        };
+        let free = free_slabs
+            .iter_mut()
+            .filter(|(drive, free)| layouts.takes(**drive) && !free.is_empty() && !taken(**drive));
+        let (drive, free) = free.max_by_key(|(drive, free)| (free.len(), Reverse(**drive)))?;
+        let to = Column { drive: *drive, slab: free.pop_first()? };
+        Some(TableCopy { at, columns, to })
+    }
+
+    /// Takes the new copy in, if it was made. One that was on a drive that leaves goes.
+    pub(crate) fn end_table_copy(&self, copy: TableCopy, is_made: bool) {
+        let mut inner = self.inner.write();
+        if !is_made || !inner.layouts.takes(copy.to.drive) {
+            inner.comes_free(copy.to);
+            return;
+        }
+        let stays = |column: &&Column| inner.layouts.takes(column.drive);
+        let mut columns: Vec<_> = copy.columns.iter().filter(stays).copied().collect();
+        columns.push(copy.to);
+        self.table_slabs.put(copy.at, &columns);
     }
 
     /// A place for a page that is kept twice; `None` if there is none, or it is not such a page.
