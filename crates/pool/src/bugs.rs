@@ -194,7 +194,9 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 69] = [
+    pub const ALL: [Bug; 71] = [
+        Bug::TrustParity,
+        Bug::RepairNextColumn,
         Bug::CountOneColumn,
         Bug::KeepOnOneColumn,
         Bug::ChangeCutPages,

@@ -63,6 +63,8 @@ pub(crate) struct BootRun {
     /// The last boot closed the pool, so that nothing is to be replayed.
     pub closed_before: bool,
     pub last: bool,
+    /// Heads of rows are not found, so that a check finds something.
+    pub lacks_rows: bool,
 }
 
 /// Drives that nobody uses hold a pool without a fault.
@@ -453,13 +455,18 @@ impl BootRun {
     }
 
     /// A scrub repairs all that redundancy makes up for, and the next one has nothing left to repair.
-    async fn repair_all(&self, pool: &Arc<Pool>) -> Result<(), String> {
+    async fn repair_all(&mut self, pool: &Arc<Pool>) -> Result<(), String> {
         for is_first in [true, false] {
             let scrub = Scrub::new(pool.clone(), ScrubPosition::default(), ScrubCounts::default(), 0);
             scrub.run().await.map_err(|error| format!("the closing scrub failed: {error}"))?;
             let (_, counts) = scrub.progress();
             let repaired = counts.repaired.total();
-            let left = counts.damage() + counts.failed_reads + if is_first { 0 } else { repaired };
+            // The head of a row that a drive lost may be that of an earlier row: the rows behind it are not found then.
+            let damaged =
+                counts.damage() - if self.faults == Faults::Silent { counts.damaged_rows } else { 0 };
+            let lacks_rows = counts.damaged_rows > 0;
+            let left = damaged + counts.failed_reads + if is_first || lacks_rows { 0 } else { repaired };
+            self.lacks_rows |= lacks_rows;
             if left > 0 {
                 return Err(format!("the closing scrub found {counts:?} {:?}", scrub.notes()));
             }
@@ -490,7 +497,7 @@ impl BootRun {
         match closed {
             _ if violated => Ok(End::Closed),
             Ok(()) => {
-                if self.last && !self.shared.damaged {
+                if self.last && !self.shared.damaged && !self.lacks_rows {
                     self.check().await?;
                 }
                 Ok(End::Closed)

@@ -5,6 +5,7 @@ use crate::{
     search::{self, KnownFile, SearchArgs, Wanted},
 };
 use anyhow::Result;
+use quoin_base::Layout;
 use quoin_pool::bugs::{Bug, plant};
 
 const KNOWN: KnownFile = KnownFile {
@@ -76,6 +77,8 @@ fn choices(bug: Bug) -> Choices {
         Bug::TrustPlaced | Bug::CountBeforeRows => (None, Some(Load::Rewrite)),
         // Small writes must be on their way while large ones are.
         Bug::VerifyLastBatchOnly => (None, Some(Load::Rewrite)),
+        // What is wrong on one drive must be made up for.
+        Bug::TrustParity | Bug::RepairNextColumn => (Some(Faults::Rot), None),
         // One slice must need what another one gives back.
         Bug::GiveBackEarly => (None, Some(Load::Full)),
         // Power must fail between a part and the decision.
@@ -95,7 +98,9 @@ fn choices(bug: Bug) -> Choices {
     );
     let of_several =
         matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
-    Choices { faults, load, little_ram, slices: of_several.then_some(3), ..Choices::default() }
+    let of_parity = matches!(bug, Bug::TrustParity | Bug::RepairNextColumn);
+    let layout = of_parity.then(|| Layout::new(3, 1)).flatten();
+    Choices { faults, load, little_ram, slices: of_several.then_some(3), layout, ..Choices::default() }
 }
 
 /// Looks for the planted bugs and tells how each was found.

@@ -194,6 +194,7 @@ impl Run {
             opened: opened.clone(),
             closed_before: std::mem::take(&mut self.closed),
             last,
+            lacks_rows: false,
         };
         self.set_cut(boot, &opened);
         let result = self.world.run(run.run());

@@ -5,7 +5,7 @@ use quoin_base::{ByteRange, KIB, Layout, MIB, VolumeId};
 use quoin_drive::{LABEL_OFFSETS, Label};
 use quoin_pool::{Pool, Scrub, ScrubCounts, ScrubPosition};
 use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng as StdRng;
+use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
 
 const LAYOUTS: [&str; 5] = ["mirror", "mirror-3", "raid5", "raid6", "4+2"];
@@ -61,7 +61,7 @@ fn data_region(rig: &Rig, drive: usize) -> ByteRange {
     ByteRange::from(first..label.len_bytes)
 }
 
-fn damage(rig: &Rig, drive: usize, how: Damage, rng: &mut StdRng) {
+fn damage(rig: &Rig, drive: usize, how: Damage, rng: &mut ChaCha8Rng) {
     let region = data_region(rig, drive);
     for _ in 0..800 {
         match how {
@@ -91,7 +91,7 @@ fn reads_return_what_was_written_and_write_it_again() {
     for (seed, text) in (1..).zip(LAYOUTS) {
         for how in [Damage::Flipped, Damage::Unreadable] {
             let (rig, volume) = filled(seed, layout(text));
-            let mut rng = StdRng::seed_from_u64(seed);
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let victims: Vec<_> = (0..usize::from(layout(text).parity())).collect();
             victims.iter().for_each(|drive| damage(&rig, *drive, how, &mut rng));
             let pool = rig.open();
@@ -131,7 +131,7 @@ fn a_scrub_repairs_everything_and_the_next_finds_nothing() {
     for (seed, text) in (1..).zip(LAYOUTS) {
         for how in [Damage::Flipped, Damage::Unreadable] {
             let (rig, volume) = filled(seed + 10, layout(text));
-            let mut rng = StdRng::seed_from_u64(seed);
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let parity = usize::from(layout(text).parity());
             (0..parity).for_each(|drive| damage(&rig, drive, how, &mut rng));
             assert!(!rig.problems().is_empty(), "{text} {how:?}");
@@ -169,7 +169,7 @@ fn a_scrub_repairs_everything_and_the_next_finds_nothing() {
 fn what_was_repaired_is_good_for_repairs() {
     for (seed, text) in (1..).zip(LAYOUTS) {
         let (rig, volume) = filled(seed + 20, layout(text));
-        let mut rng = StdRng::seed_from_u64(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let parity = usize::from(layout(text).parity());
         for turn in 0..3 {
             for victim in 0..parity {
@@ -194,7 +194,7 @@ fn what_was_repaired_is_good_for_repairs() {
 fn what_cannot_be_made_up_for_is_damage_and_the_rest_is_repaired() {
     let (rig, volume) = filled(31, layout("raid5"));
     // One more than it makes up for.
-    let mut rng = StdRng::seed_from_u64(1);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
     (0..2).for_each(|drive| {
         damage(&rig, drive, Damage::Flipped, &mut rng);
         damage(&rig, drive, Damage::Flipped, &mut rng);
@@ -219,4 +219,57 @@ fn what_cannot_be_made_up_for_is_damage_and_the_rest_is_repaired() {
         assert!(counts.damaged_blocks > 0 && repairs(&counts) > 0, "{counts:?}");
         pool.close().await.unwrap();
     });
+}
+
+/// Whether reads repair what is wrong on a drive for good, a scrub repairs the rest, and the next finds nothing.
+#[cfg(feature = "planted-bugs")]
+fn is_repaired(seed: u64) -> bool {
+    let (rig, volume) = filled(seed, layout("raid5"));
+    damage(&rig, 0, Damage::Flipped, &mut ChaCha8Rng::seed_from_u64(seed));
+    let pool = rig.open();
+    let is_sound = rig.run(|_| async move {
+        let mut repaired = Vec::new();
+        for _ in 0..2 {
+            for block in 0..BLOCKS {
+                if pool.read(volume, ByteRange::new(block * BLOCK, BLOCK)).await.is_err() {
+                    return false;
+                }
+            }
+            repaired.push(pool.stats().repaired_data);
+        }
+        let left_by_reads = repaired[1] - repaired[0];
+        let mut second = 0;
+        for _ in 0..2 {
+            let scrub = Scrub::new(pool.clone(), ScrubPosition::default(), ScrubCounts::default(), 0);
+            scrub.run().await.unwrap();
+            let counts = scrub.progress().1;
+            second = counts.damage() + repairs(&counts);
+            pool.checkpoint().await.unwrap();
+        }
+        for block in 0..BLOCKS {
+            let Ok(content) = pool.read(volume, ByteRange::new(block * BLOCK, BLOCK)).await else {
+                return false;
+            };
+            let content: Vec<u8> = content.iter().flat_map(|slice| slice.to_vec()).collect();
+            if content != expected(block) {
+                return false;
+            }
+        }
+        pool.close().await.unwrap();
+        left_by_reads + second == 0
+    });
+    is_sound && rig.problems().is_empty()
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_of_repairs_are_found() {
+    use quoin_pool::bugs::{Bug, plant};
+    assert!(is_repaired(41));
+    for bug in [Bug::RepairLate, Bug::TrustParity, Bug::RepairNextColumn] {
+        plant(Some(bug));
+        let is_repaired = is_repaired(41);
+        plant(None);
+        assert!(!is_repaired, "{bug:?}");
+    }
 }

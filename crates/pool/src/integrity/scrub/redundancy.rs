@@ -3,7 +3,9 @@
 //! 1. Every row of every sealed segment is read from all its columns. If parity and copies agree, it is sound.
 //! 2. Of a row that does not agree, all that is live is verified, and repaired where it is wrong.
 //! 3. A checkpoint is made.
-//! 4. If all that is live still verifies and the row still does not agree, parity or copies are wrong, or what is dead:
+//! 4. The heads of its segment's rows are seen to name all that is live there. A drive that lost a write may have the head
+//!    of an earlier row in the place, which looks like one of this segment if the pool crashed in between.
+//! 5. If all that is live still verifies and the row still does not agree, parity or copies are wrong, or what is dead:
 //!    parity is computed again, and copies are made alike.
 //!
 //! Invariants:
@@ -19,7 +21,7 @@ use crate::{
     error::PoolError,
     format::{BlockInfo, Location, PAGE_BYTES, RowContent},
     maps::{blocks::block_page, dropped::is_among},
-    meta::{PageId, Segment, SegmentState},
+    meta::{PageId, Segment, SegmentState, Stream},
     segment::io::RowAt,
     store::repairs::RepairKind,
 };
@@ -211,8 +213,18 @@ impl Scrub {
         }
         // NOTE: what an opening would find live after a crash was live above, then.
         self.slice().checkpoint().await?;
+        let mut seen: Option<(RowAt, bool)> = None;
         for row in sound {
-            self.make_row_agree(&row).await;
+            let first = RowAt { offset: 0, ..row.at };
+            let names_all = match seen {
+                Some((segment, names_all)) if segment == first => names_all,
+                _ => self.heads_name_all(first).await,
+            };
+            seen = Some((first, names_all));
+            match names_all {
+                true => self.make_row_agree(&row).await,
+                false => self.note_row(&row, "not all that lies there is known, so that it stays as it is"),
+            }
             self.slice().world().yield_now().await;
         }
         Ok(())
@@ -242,6 +254,35 @@ impl Scrub {
             repairs += mended.repairs.len();
         }
         Some(repairs)
+    }
+
+    /// Whether the heads of a segment's rows name all that is live in it.
+    async fn heads_name_all(&self, first: RowAt) -> bool {
+        let slice = self.slice();
+        let live_in = || slice.segments.table.live_in(first.segment, first.generation);
+        let _guard = slice.enter_readers();
+        let Some((live_sectors, end)) = live_in() else { return false };
+        let (mut at, mut named) = (first, 0);
+        while at.offset < end {
+            let Some(head) = self.row_head(at).await else { return false };
+            let range = ByteRange::new(at.offset, head.len_bytes.get().into());
+            let is_metadata = Stream::from_byte(head.stream).is_some_and(Stream::is_metadata);
+            for content in &head.contents[..head.count.get() as usize] {
+                let location = match is_metadata {
+                    true => self.live_page(content).await.flatten().map(|(location, _)| location),
+                    // What was dropped counts as live, too.
+                    false => slice.block(content.block_number()).await.ok().flatten().map(|p| p.location),
+                };
+                let is_here = |location: &Location| {
+                    let rows = range.offset..range.end();
+                    location.segment() == first.segment && rows.contains(&location.offset_bytes())
+                };
+                named += location.filter(is_here).map_or(0, |location| u64::from(location.sectors()));
+            }
+            at.offset = range.end();
+        }
+        // NOTE: less may be live by now, never more.
+        named <= live_sectors && live_in().is_some_and(|(now, _)| named >= now)
     }
 
     /// What is live in a row, its head included; `None` if that cannot be told.

@@ -82,6 +82,13 @@ impl SegmentTable {
         })
     }
 
+    /// Sectors that are live in a segment of this generation, and how far it was written.
+    pub(crate) fn live_in(&self, id: SegmentId, generation: SegmentGeneration) -> Option<(u64, u64)> {
+        let inner = self.inner.read();
+        let segment = inner.segments.get(id.0 as usize).filter(|s| s.generation == generation)?;
+        Some((segment.live_sectors.into(), segment.written_bytes))
+    }
+
     /// Takes over a segment that was opened after the checkpoint, as the record of its opening has it. Nothing is added to
     /// it any more.
     pub(crate) fn reopen(&self, opened: &OpenedSegment, sequence: Sequence) -> Result<(), PoolError> {
