@@ -7,6 +7,7 @@
 
 mod chap;
 mod copy;
+mod emulate;
 mod event;
 mod export;
 mod folder;
@@ -31,6 +32,7 @@ mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use copy::{CopyCreate, CopyState, VolumeCopy};
+pub use emulate::{EmulateAction, EmulateDrive, EmulatedCondition, EmulatedDrive};
 pub use event::{Actor, Event, EventKind, FieldChange, Severity};
 pub use export::{Export, ExportClient, ExportCreate};
 pub use folder::{Folder, VolumeKind};

@@ -51,6 +51,15 @@ next_steps! {
         StartWriterVersion => "start the Quoin version that wrote it; or stop the array and run quoin check",
         FreePoolSpace => "delete volumes or unmap data in them, then try again",
 
+        // Drives.
+        ListDrives => "quoin status lists them with their paths",
+        GiveWholePath => "give the whole path, as quoin status shows it",
+        EmulateDrive =>
+            "give it an emulate table in quoin.toml and restart the array; only emulated drives take such commands",
+        SeeEmulateHelp => "see quoin drive emulate --help",
+        ReturnDrive { drive: &'a str } => "let it return first: quoin drive emulate return {drive}",
+        WriteFirst => "write to a volume first; what was written reaches the data area with the next checkpoint",
+
         // Volumes.
         ListVolumes => "list them: quoin volume list",
         NameAnotherVolume => "name another volume",

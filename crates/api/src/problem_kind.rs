@@ -20,7 +20,7 @@ pub enum ProblemKind {
     CursorGone,
     /// The change would discard data.
     DataLost,
-    /// The group has no volumes.
+    /// The group has no volumes, or the drive no data.
     Empty,
     /// An object with this name exists.
     Exists,
@@ -70,6 +70,8 @@ pub enum ProblemKind {
     NoSpace,
     /// The job cannot be cancelled.
     NotCancellable,
+    /// The drive is not an emulated one.
+    NotEmulated,
     /// No object has the name.
     NotFound,
     /// The body is not one JSON object.
@@ -169,6 +171,7 @@ impl ProblemKind {
             Self::NoSource => ("no-source", 409),
             Self::NoSpace => ("no-space", 507),
             Self::NotCancellable => ("not-cancellable", 409),
+            Self::NotEmulated => ("not-emulated", 409),
             Self::NotFound => ("not-found", 404),
             Self::NotJson => ("not-json", 400),
             Self::NotReady => ("not-ready", 503),

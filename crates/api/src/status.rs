@@ -1,5 +1,6 @@
 //! How the array is.
 
+use crate::EmulatedDrive;
 use crate::Integrity;
 use crate::RecycleBin;
 use crate::Retention;
@@ -201,7 +202,7 @@ pub enum DriveAnswers {
 }
 
 /// A drive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Drive {
     /// Its path in the configuration.
     pub path: String,
@@ -239,6 +240,8 @@ pub struct Drive {
     pub flushes: u64,
     /// Operations that failed.
     pub errors: u64,
+    /// What is emulated on it; null if it works as it is.
+    pub emulated: Option<EmulatedDrive>,
 }
 
 /// What the last opening of the pool did.

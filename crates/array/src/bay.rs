@@ -3,6 +3,7 @@
 use crate::Notes;
 use quoin_base::{DriveIndex, PoolId};
 use quoin_drive::Patience;
+use quoin_emulate::EmulatedDrive;
 use quoin_world::{Disk, OneShot, one_shot};
 use std::sync::Arc;
 
@@ -46,6 +47,11 @@ pub trait Bay: Send + Sync {
 
     /// What a path leads to, if that is another path.
     fn device(&self, _path: &str) -> Option<String> {
+        None
+    }
+
+    /// The emulated drive at a path of the configuration; `None` if it works as it is.
+    fn emulated(&self, _path: &str) -> Option<Arc<EmulatedDrive>> {
         None
     }
 

@@ -5,12 +5,13 @@
 //! 2. A drive whose operations have not ended is not opened again.
 //! 3. Each slot has one watch, over all openings of its drive.
 
-use crate::Bay;
+use crate::{Bay, DriveEmulateError, emulated::Emulated};
 use parking_lot::Mutex;
 use quoin_base::DriveIndex;
 use quoin_drive::{Answers, Drive, DriveSet, DriveWatch};
+use quoin_emulate::EmulatedDrive;
 use quoin_world::{Disk, World};
-use std::{collections::BTreeSet, mem, sync::Arc};
+use std::{collections::BTreeSet, mem, path::Path, sync::Arc};
 
 /// The drives of the configuration, in its order.
 pub(crate) struct Drives {
@@ -30,6 +31,7 @@ pub(crate) struct DriveSlot {
     is_left_out: bool,
     no_room: bool,
     watch: Arc<DriveWatch>,
+    emulated: Option<Arc<EmulatedDrive>>,
 }
 
 /// A drive of a slot that could be opened, and the path it was opened by.
@@ -92,6 +94,11 @@ impl DriveSlot {
         &self.watch
     }
 
+    /// What is emulated on it.
+    pub(crate) fn emulated(&self) -> Option<&Arc<EmulatedDrive>> {
+        self.emulated.as_ref()
+    }
+
     /// What the pool calls the drive: the path by which it was opened.
     fn name(&self) -> &str {
         let elsewhere = self.found_at.as_ref().unwrap_or(&self.path);
@@ -110,7 +117,18 @@ impl Drives {
             let told = told.clone();
             let watch = DriveWatch::new(world.clone(), bay.patience(), move |answers| told(number, answers));
             let (found_at, device, drive, fault) = (None, None, None, None);
-            DriveSlot { path, found_at, device, drive, fault, is_left_out: false, no_room: false, watch }
+            let emulated = bay.emulated(&path);
+            DriveSlot {
+                path,
+                found_at,
+                device,
+                drive,
+                fault,
+                is_left_out: false,
+                no_room: false,
+                watch,
+                emulated,
+            }
         };
         let slots = Mutex::new(bay.paths().into_iter().enumerate().map(slot).collect());
         Self { bay, slots, given_up: Mutex::default() }
@@ -129,6 +147,29 @@ impl Drives {
     /// Something of each of them.
     pub(crate) fn each<T>(&self, of: impl Fn(&DriveSlot) -> T) -> Vec<T> {
         self.slots.lock().iter().map(of).collect()
+    }
+
+    /// The emulated drive whose path is `given` or, if only one is so, ends in it.
+    pub(crate) fn emulated(&self, given: &str) -> Result<Emulated, DriveEmulateError> {
+        let slots = self.slots.lock();
+        let ends = |slot: &&DriveSlot| Path::new(&slot.path).ends_with(given);
+        let found: Vec<_> = match slots.iter().find(|slot| slot.path == given) {
+            Some(slot) => vec![slot],
+            None => slots.iter().filter(ends).collect(),
+        };
+        let drive = given.to_owned();
+        match found.as_slice() {
+            [] => Err(DriveEmulateError::NotFound { drive }),
+            [DriveSlot { path, drive, emulated: Some(emulated), .. }] => {
+                let data_from = drive.as_ref().map(|drive| drive.label().slabs_start_bytes);
+                Ok(Emulated { path: path.clone(), drive: emulated.clone(), data_from })
+            }
+            [slot] => Err(DriveEmulateError::NotEmulated { drive: slot.path.clone() }),
+            several => {
+                let paths = several.iter().map(|slot| slot.path.clone()).collect();
+                Err(DriveEmulateError::Ambiguous { drive, paths })
+            }
+        }
     }
 
     /// The watch through which a drive may be opened now, or why it may not.

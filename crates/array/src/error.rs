@@ -1,7 +1,8 @@
 //! Why the array refused or failed a request, and the problem reported to clients.
 
 use crate::{
-    BinError, ExportError, ForkError, HostError, JobError, MappingError, ReserveError, ScheduleError,
+    BinError, DriveEmulateError, ExportError, ForkError, HostError, JobError, MappingError, ReserveError,
+    ScheduleError,
     pool_problem::{pool_problem, unreadable},
     volume_problem::volume_problem,
 };
@@ -25,6 +26,9 @@ pub enum ArrayError {
     /// About the recycle bin.
     #[error(transparent)]
     Bin(#[from] BinError),
+    /// About an emulated drive.
+    #[error(transparent)]
+    Emulate(#[from] DriveEmulateError),
     /// About a host.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -134,6 +138,7 @@ impl ArrayError {
             Self::Schedule(error) => return error.problem(),
             Self::Reserve(error) => return error.problem(),
             Self::Job(error) => return error.problem(),
+            Self::Emulate(error) => return error.problem(),
             Self::Pool(error) => return pool_problem(error),
             Self::Record { key, .. } => return unreadable(key, self.to_string()),
             Self::VolumeMapped { volume, .. } => {

@@ -21,6 +21,8 @@ mod copies;
 mod copy;
 mod drive_opening;
 mod drives;
+mod emulate_error;
+mod emulated;
 mod error;
 mod events;
 mod export_error;
@@ -79,6 +81,7 @@ pub use bay::{Bay, Finding, Opening};
 pub use bin_error::BinError;
 pub use check::check_catalog;
 pub use copies::CopyFigures;
+pub use emulate_error::DriveEmulateError;
 pub use error::ArrayError;
 pub(crate) use events::current_request;
 pub use events::{

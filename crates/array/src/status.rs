@@ -1,6 +1,6 @@
 //! How the array is, in figures.
 
-use crate::{Array, drives::DriveSlot, origin::is_snapshot, space::used_percent};
+use crate::{Array, drives::DriveSlot, emulated::emulation, origin::is_snapshot, space::used_percent};
 use quoin_api as api;
 use quoin_drive::{Answers, DriveCounters};
 use quoin_pool::{Pool, PoolState, PoolStats, RecoveryStats, SliceSpace};
@@ -77,7 +77,7 @@ impl Array {
     }
 }
 
-fn drive(slot: &DriveSlot) -> api::Drive {
+pub(crate) fn drive(slot: &DriveSlot) -> api::Drive {
     let label = slot.drive().map(|drive| drive.label());
     let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
     let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors } = counters;
@@ -104,6 +104,7 @@ fn drive(slot: &DriveSlot) -> api::Drive {
         write_bytes,
         flushes,
         errors,
+        emulated: emulation(slot),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
+    drive::{self, DriveCommand},
     events::{EXAMPLES as EVENTS_EXAMPLES, EventsArgs, events},
     export::{self, ExportCommand},
     folder::{self, FolderCommand},
@@ -112,6 +113,9 @@ pub enum Command {
     /// Start, stop, watch and schedule scrubs, which verify everything on the drives
     #[command(subcommand)]
     Scrub(ScrubCommand),
+    /// Make emulated drives fail, slow down, hang, corrupt data, and return
+    #[command(subcommand)]
+    Drive(DriveCommand),
     /// Show live host I/O rates and latencies
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
@@ -246,6 +250,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Status => status(&client, &output),
         Command::Space(args) => space(&client, &output, args),
         Command::Scrub(command) => scrub(&client, &output, command),
+        Command::Drive(command) => drive::run(&client, &output, command),
         Command::Top(args) => top(&client, &output, &args),
         Command::Events(args) => events(&client, &output, args),
     }

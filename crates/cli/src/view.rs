@@ -6,8 +6,8 @@ use crate::{
     time::{duration_text, utc_text},
 };
 use quoin_api::{
-    Capacity, Chap, Drive, DriveAnswers, Engine, GivingBack, Host, Integrity, Mapping, Origin, Retention,
-    Session, SpaceLevel, Status, Volume, VolumeKind,
+    Capacity, Chap, Drive, DriveAnswers, EmulatedCondition, EmulatedDrive, Engine, GivingBack, Host,
+    Integrity, Mapping, Origin, Retention, Session, SpaceLevel, Status, Volume, VolumeKind,
 };
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
@@ -335,14 +335,8 @@ fn figures(value: &impl serde::Serialize) -> String {
 }
 
 fn drives(drives: &[Drive]) -> String {
+    let any_emulated = drives.iter().any(|drive| drive.emulated.is_some());
     let row = |d: &Drive| {
-        let state = match (&d.reason, d.answers) {
-            (Some(reason), _) => format!("offline: {reason}"),
-            (None, DriveAnswers::Suspect) => "SUSPECT: does not answer".to_owned(),
-            (None, DriveAnswers::Failed) => "FAILED: does not answer".to_owned(),
-            (None, DriveAnswers::InTime) if d.no_room => "NO ROOM: its file system is full".to_owned(),
-            (None, DriveAnswers::InTime) => if d.online { "online" } else { "not open" }.to_owned(),
-        };
         let path =
             d.found_at.as_ref().map_or_else(|| d.path.clone(), |at| format!("{at} (not at {})", d.path));
         let path = d.device.as_ref().map_or_else(|| path.clone(), |device| format!("{path} -> {device}"));
@@ -352,7 +346,38 @@ fn drives(drives: &[Drive]) -> String {
             (false, true) => "data",
             (false, false) => "-",
         };
-        vec![path, optional_size(d.size_bytes), roles.to_owned(), d.errors.to_string(), state]
+        let mut cells = vec![path, optional_size(d.size_bytes), roles.to_owned(), d.errors.to_string()];
+        if any_emulated {
+            cells.push(d.emulated.as_ref().map_or_else(|| "-".to_owned(), emulated));
+        }
+        cells.push(drive_state(d));
+        cells
     };
-    table(&["drive", "size", "roles", "errors", "state"], drives.iter().map(row).collect(), "no drives")
+    // Reasons may be long: the state comes last.
+    let mut header = vec!["drive", "size", "roles", "errors"];
+    header.extend(any_emulated.then_some("emulated"));
+    header.push("state");
+    table(&header, drives.iter().map(row).collect(), "no drives")
+}
+
+/// How a drive is.
+pub(crate) fn drive_state(drive: &Drive) -> String {
+    match (&drive.reason, drive.answers) {
+        (Some(reason), _) => format!("offline: {reason}"),
+        (None, DriveAnswers::Suspect) => "SUSPECT: does not answer".to_owned(),
+        (None, DriveAnswers::Failed) => "FAILED: does not answer".to_owned(),
+        (None, DriveAnswers::InTime) if drive.no_room => "NO ROOM: its file system is full".to_owned(),
+        (None, DriveAnswers::InTime) => if drive.online { "online" } else { "not open" }.to_owned(),
+    }
+}
+
+/// `15k 180 IOPS 5.5 ms 150 MB/s, 10 times as slow`.
+pub(crate) fn emulated(emulated: &EmulatedDrive) -> String {
+    let EmulatedDrive { technology, iops, latency_ms, mbps, .. } = emulated;
+    let condition = match emulated.condition {
+        EmulatedCondition::Healthy => String::new(),
+        EmulatedCondition::Slow => format!(", {} times as slow", emulated.slow_factor),
+        condition => format!(", {condition}"),
+    };
+    format!("{technology} {iops} IOPS {latency_ms} ms {mbps} MB/s{condition}")
 }

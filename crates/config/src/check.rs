@@ -1,6 +1,6 @@
 //! Checks `quoin.toml` against the list of its keys, so that a message names the key, the line and what would be right.
 
-use crate::keys::{Key, SECTIONS, Section};
+use crate::keys::{Key, Kind, SECTIONS, Section, emulation};
 use std::ops::Range;
 use toml::{
     Spanned,
@@ -91,6 +91,10 @@ fn one(
         return Ok((section.name, key.name, line));
     }
     let shown = full_name(section, key.name);
+    let next = format!("write it so: {} = {}", key.name, key.example);
+    if let (Kind::Emulation, Err(why)) = (key.kind, emulation(value.get_ref())) {
+        return Err(Fault { line, why: format!("{shown}: {why}"), next });
+    }
     // Text and integers are shown as the file has them, other values by their type.
     let given = match value.get_ref().as_str() {
         Some(text) => format!("{text:?}"),
@@ -99,11 +103,7 @@ fn one(
             None => format!("a TOML {}", value.get_ref().type_str()),
         },
     };
-    Err(Fault {
-        line,
-        why: format!("{shown} cannot be {given}: it is {}", key.kind.text()),
-        next: format!("write it so: {} = {}", key.name, key.example),
-    })
+    Err(Fault { line, why: format!("{shown} cannot be {given}: it is {}", key.kind.text()), next })
 }
 
 fn not_a_table(section: &Section, line: usize) -> Fault {
@@ -225,6 +225,36 @@ mod tests {
             ("iqn.2026-11.test:a", "IQN", 2, "iqn cannot be \"IQN\"", "iqn.2026-11.com.example"),
             ("0f4e7a1c", "", 3, "pool cannot be", ""),
             ("path = \"d2\"\n", "", 9, "drive.path is missing", "path = "),
+            (
+                "path = \"d1\"",
+                "emulate = 1\npath = \"d1\"",
+                8,
+                "drive.emulate: it is a TOML integer",
+                "emulate = {",
+            ),
+            (
+                "path = \"d1\"",
+                "emulate = {}\npath = \"d1\"",
+                8,
+                "it has no technology",
+                "technology = \"15k\"",
+            ),
+            ("path = \"d1\"", "emulate = { technology = \"x\" }\npath = \"d1\"", 8, "one of flash", ""),
+            (
+                "path = \"d1\"",
+                "emulate = { technology = \"15k\", iops = 0 }",
+                8,
+                "iops is 0: it is from 1",
+                "",
+            ),
+            (
+                "path = \"d1\"",
+                "emulate = { technology = \"15k\", latency_ms = nan }",
+                8,
+                "latency_ms is not",
+                "",
+            ),
+            ("path = \"d1\"", "emulate = { technology = \"15k\", rpm = 1 }", 8, "there is no rpm in it", ""),
             ("[[drive]]\npath = \"d1\"\n[[drive]]\npath = \"d2\"\n", "", 1, "drive.path is missing", ""),
             ("[serve]", "serve = 1\n[x]", 4, "serve is not a value but a table", "[serve]"),
             ("threads = 2", "threads = ", 6, "it is not TOML", "correct that line"),

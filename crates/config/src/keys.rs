@@ -3,6 +3,7 @@
 
 use quoin_array::is_target_name;
 use quoin_cli::{parse_size, size_text};
+use quoin_emulate::{Emulation, Milliseconds, Technology};
 use quoin_pool::PoolOptions;
 use std::net::SocketAddr;
 use toml::de::DeValue;
@@ -54,6 +55,8 @@ pub enum Kind {
     OneOf(&'static [&'static str]),
     /// True or false.
     Bool,
+    /// The figures of a drive.
+    Emulation,
 }
 
 /// Every table of the file, the keys at the top first.
@@ -212,13 +215,22 @@ pub const SECTIONS: &[Section] = &[
         name: "drive",
         is_array: true,
         about: "A drive of the pool. Their order does not matter.",
-        keys: &[Key {
-            name: "path",
-            about: "A file or block device; relative to the data directory.",
-            kind: Kind::Path,
-            default: "",
-            example: "\"/dev/disk/by-id/nvme-example\"",
-        }],
+        keys: &[
+            Key {
+                name: "path",
+                about: "A file or block device; relative to the data directory.",
+                kind: Kind::Path,
+                default: "",
+                example: "\"/dev/disk/by-id/nvme-example\"",
+            },
+            Key {
+                name: "emulate",
+                about: "Gives the drive the speed of another one, for tests; see emulated-drives.md.",
+                kind: Kind::Emulation,
+                default: "as fast as it is",
+                example: "{ technology = \"15k\", iops = 180, latency_ms = 5.5, mbps = 150 }",
+            },
+        ],
     },
 ];
 
@@ -241,6 +253,10 @@ impl Kind {
                 words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ")
             }
             Self::Bool => "true or false".to_owned(),
+            Self::Emulation => format!(
+                "a table with technology, one of {}, and if they are to differ from it iops, latency_ms and mbps",
+                Technology::ALL.map(|technology| format!("\"{technology}\"")).join(", ")
+            ),
         }
     }
 
@@ -256,6 +272,7 @@ impl Kind {
             Self::Number(least, most) => number(value).is_some_and(|number| (least..=most).contains(&number)),
             Self::OneOf(words) => text.is_some_and(|text| words.contains(&text)),
             Self::Bool => value.is_bool(),
+            Self::Emulation => emulation(value).is_ok(),
             Self::Size(least) => {
                 let size = match text {
                     Some(text) => parse_size(text).ok().map(|size| size.0),
@@ -271,4 +288,30 @@ impl Kind {
 fn number(value: &DeValue<'_>) -> Option<u64> {
     let integer = value.as_integer()?;
     u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+/// The figures of a drive, or what is wrong with them.
+pub(crate) fn emulation(value: &DeValue<'_>) -> Result<Emulation, String> {
+    let table = value.as_table().ok_or_else(|| format!("it is a TOML {}", value.type_str()))?;
+    let technology = table.iter().find(|(name, _)| name.get_ref() == "technology");
+    let technology =
+        technology.and_then(|(_, value)| value.get_ref().as_str()).ok_or("it has no technology")?;
+    let mut emulation = Emulation::of(technology.parse()?);
+    for (name, value) in table {
+        let (name, value) = (name.get_ref().as_ref(), value.get_ref());
+        let whole = || number(value).and_then(|number| u32::try_from(number).ok());
+        match name {
+            "technology" => {}
+            "iops" => emulation.iops = Some(whole().ok_or("iops is not a whole number")?),
+            "mbps" => emulation.mbps = Some(whole().ok_or("mbps is not a whole number")?),
+            "latency_ms" => {
+                let text = value.as_float().map(|float| float.as_str());
+                let ms = text.and_then(|text| text.parse().ok()).or_else(|| Some(number(value)? as f64));
+                let ms = ms.and_then(Milliseconds::new);
+                emulation.latency_ms = Some(ms.ok_or("latency_ms is not a number from 0.001 to 10000")?);
+            }
+            _ => return Err(format!("there is no {name} in it")),
+        }
+    }
+    emulation.problem().map_or(Ok(emulation), Err)
 }

@@ -24,6 +24,7 @@ pub use text::write;
 pub use tls::TlsSetting;
 
 use quoin_base::PoolId;
+use quoin_emulate::Emulation;
 use serde::{Deserialize, Serialize};
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
@@ -144,4 +145,7 @@ impl SpaceConfig {
 pub struct DriveConfig {
     /// A file or block device; relative to the data directory.
     pub path: PathBuf,
+    /// What is emulated on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulate: Option<Emulation>,
 }

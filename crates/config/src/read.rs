@@ -66,6 +66,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_emulated_is_the_same_after_it_is_written_and_read_again() {
+        let emulated = LEAST.replace(
+            "[{ path = \"d1\" }]",
+            "[{ path = \"d1\", emulate = { technology = \"7.2k\", iops = 90, latency_ms = 11, mbps = 200 } },\
+             { path = \"d2\", emulate = { technology = \"flash\", latency_ms = 0.25 } }, { path = \"d3\" }]",
+        );
+        let read_config = read(emulated.as_bytes()).unwrap().config;
+        let texts: Vec<_> =
+            read_config.drives.iter().map(|drive| drive.emulate.map(|emulation| emulation.text())).collect();
+        let wanted = ["7.2k 90 IOPS 11 ms 200 MB/s", "flash 75000 IOPS 0.25 ms 500 MB/s"];
+        assert_eq!(texts, [Some(wanted[0].to_owned()), Some(wanted[1].to_owned()), None]);
+        let written = crate::write(&read_config).unwrap();
+        assert_eq!(read(written.as_bytes()).unwrap().config, read_config, "{written}");
+    }
+
+    #[test]
     fn bytes_that_are_no_text_and_values_that_do_not_go_together_have_a_line() {
         let fault = read(b"name = \"a\"\niqn = \"\xFF\"\n").unwrap_err();
         assert_eq!((fault.line, fault.why.as_str()), (2, "it is not text in UTF-8"));

@@ -4,10 +4,11 @@ use crate::notes::FileNotes;
 use quoin_array::{Bay, Finding, Notes, Opening};
 use quoin_base::{DriveIndex, PoolId};
 use quoin_drive::{LABEL_BYTES, LABEL_OFFSETS, Label, Patience};
+use quoin_emulate::EmulatedDrive;
 use quoin_world::{Disk, one_shot};
 use quoin_world_linux::{OpenError, OpenOptions, open_disk};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File},
     os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -28,6 +29,8 @@ const MOST_ENTRIES: usize = 4096;
 pub(crate) struct PathBay {
     paths: Vec<PathBuf>,
     patience: Patience,
+    /// Those that are emulated, by their paths.
+    emulated: Arc<BTreeMap<PathBuf, Arc<EmulatedDrive>>>,
     /// Paths that threads are at.
     busy: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
@@ -67,6 +70,10 @@ impl Bay for ServingBay {
         self.drives.device(path)
     }
 
+    fn emulated(&self, path: &str) -> Option<Arc<EmulatedDrive>> {
+        self.drives.emulated(path)
+    }
+
     fn patience(&self) -> Patience {
         self.drives.patience()
     }
@@ -74,7 +81,12 @@ impl Bay for ServingBay {
 
 impl PathBay {
     pub(crate) fn new(paths: Vec<PathBuf>, patience: Patience) -> Self {
-        Self { paths, patience, busy: Arc::default() }
+        Self { paths, patience, emulated: Arc::default(), busy: Arc::default() }
+    }
+
+    /// The same with some of them emulated. `emulated` has them by their paths.
+    pub(crate) fn with_emulated(self, emulated: BTreeMap<PathBuf, Arc<EmulatedDrive>>) -> Self {
+        Self { emulated: Arc::new(emulated), ..self }
     }
 
     /// Opens all drives that can be opened, those of `pool` by their labels where paths do not lead to them. A process that
@@ -169,12 +181,20 @@ fn open(path: &Path) -> Result<Arc<dyn Disk>, OpenError> {
     open_disk(path, OpenOptions { create_len: None })
 }
 
-/// `None` if another process has it.
-fn open_unless_in_use(path: &Path) -> Result<Option<Arc<dyn Disk>>, String> {
-    match open(path) {
-        Err(OpenError::InUse { .. }) => Ok(None),
-        opened => opened.map(Some).map_err(|error| error.to_string()),
-    }
+/// Opens the drive at `path` as what is emulated on it, if anything is. `None` if another process has it.
+fn open_unless_in_use(
+    path: &Path,
+    emulated: Option<&Arc<EmulatedDrive>>,
+) -> Result<Option<Arc<dyn Disk>>, String> {
+    let disk = match open(path) {
+        Err(OpenError::InUse { .. }) => return Ok(None),
+        opened => opened.map_err(|error| error.to_string())?,
+    };
+    let Some(drive) = emulated else { return Ok(Some(disk)) };
+    drive.open(disk).map(Some).map_err(|error| {
+        let shown = path.display();
+        format!("drive {shown} cannot be opened: {error}; to end that: quoin drive emulate return {shown}")
+    })
 }
 
 /// The newest intact label of the drive at a path.
@@ -243,11 +263,12 @@ impl Bay for PathBay {
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
-        open(path.as_ref()).map_err(|error| error.to_string())
+        let opened = self.open_unless_in_use(path)?;
+        opened.ok_or_else(|| OpenError::InUse { path: path.into() }.to_string())
     }
 
     fn open_unless_in_use(&self, path: &str) -> Result<Option<Arc<dyn Disk>>, String> {
-        open_unless_in_use(path.as_ref())
+        open_unless_in_use(path.as_ref(), self.emulated.get(Path::new(path)))
     }
 
     fn begin_open(&self, path: &str) -> Opening {
@@ -261,9 +282,9 @@ impl Bay for PathBay {
                 sender.send(outcome);
             }
         };
-        let to = sender.clone();
+        let (to, emulated) = (sender.clone(), self.emulated.get(Path::new(path)).cloned());
         let worked = self.work(path.as_ref(), move || {
-            send(&to, open_unless_in_use(begun.as_ref()));
+            send(&to, open_unless_in_use(begun.as_ref(), emulated.as_ref()));
         });
         if !worked {
             send(&sender, Err(format!("drive {refused} does not answer: opening it has not come to an end")));
@@ -273,7 +294,10 @@ impl Bay for PathBay {
 
     fn begin_search(&self, pool: PoolId, taken: &[String]) -> Finding {
         let (sender, finding) = one_shot();
-        let (paths, taken) = (self.paths.clone(), taken.iter().map(PathBuf::from).collect::<Vec<_>>());
+        let (paths, mut taken) = (self.paths.clone(), taken.iter().map(PathBuf::from).collect::<Vec<_>>());
+        // What is detached is not to be found by its label either.
+        let detached = self.emulated.iter().filter(|(_, drive)| !drive.is_attached());
+        taken.extend(detached.map(|(path, _)| path.clone()));
         // Under a name that is no drive's: one search at a time.
         self.work(Path::new(""), move || {
             let found = search(&paths, pool, &taken);
@@ -285,6 +309,10 @@ impl Bay for PathBay {
     fn device(&self, path: &str) -> Option<String> {
         let device = fs::canonicalize(path).ok()?.display().to_string();
         (device != path).then_some(device)
+    }
+
+    fn emulated(&self, path: &str) -> Option<Arc<EmulatedDrive>> {
+        self.emulated.get(Path::new(path)).cloned()
     }
 
     fn patience(&self) -> Patience {

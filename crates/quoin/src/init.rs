@@ -9,6 +9,7 @@ use quoin_base::{GIB, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
 use quoin_config::{Config, DriveConfig, EventsConfig, ServeConfig, SpaceConfig};
 use quoin_drive::{DriveError, DriveWatch, MAX_SLICES, Patience, Probe, Roles, probe};
+use quoin_emulate::Emulation;
 use quoin_pool::FormatOptions;
 use quoin_world::{Disk, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
@@ -28,7 +29,8 @@ const LARGE_SLAB_BYTES: u32 = 64 * MIB as u32;
     group = clap::ArgGroup::new("given").required(true).multiple(true).args(["drives", "drive"]),
     after_help = "Without --journal-drive, every drive holds both journal and data.\n\nExamples:\n  \
                   quoin init --data /srv/a --drives 4 --drive-size 8G\n  \
-                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --journal-drive /dev/nvme0n1\n\n\
+                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --journal-drive /dev/nvme0n1\n  \
+                  quoin init --data /srv/t --drives 24 --drive-size 4G --emulate 15k\n\n\
                   A drive that holds something else is refused; --force overwrites it. A pool \
                   with immutable snapshots, or one of which that cannot be told, is overwritten only if its name is given \
                   by --pool-name or typed at the terminal."
@@ -47,6 +49,13 @@ pub(crate) struct Args {
     /// File or block device to use for the journal only; repeatable
     #[arg(long, value_name = "PATH")]
     journal_drive: Vec<PathBuf>,
+    /// Speed to emulate on the drives of --drives and --drive, for tests: a technology (flash, nvme, 15k, 10k or 7.2k) and
+    /// what differs from it, as in 15k,iops=180,latency_ms=5.5,mbps=150
+    #[arg(long, value_name = "SPEED")]
+    emulate: Option<Emulation>,
+    /// The same for the drives of --journal-drive
+    #[arg(long, value_name = "SPEED", requires = "journal_drive")]
+    journal_emulate: Option<Emulation>,
     /// Logs that the pool is divided into; each has its part of the drives and its own volumes
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_SLICES)))]
@@ -69,6 +78,7 @@ struct Candidate {
     path: PathBuf,
     roles: Roles,
     create_len: Option<u64>,
+    emulate: Option<Emulation>,
 }
 
 pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
@@ -143,11 +153,14 @@ fn candidates(data: &DataDir, args: &Args) -> Vec<Candidate> {
         path: data.file(&format!("drives/drive-{number}")),
         roles,
         create_len: args.drive_size.map(|size| size.0),
+        emulate: args.emulate,
     });
-    let given = args.drive.iter().map(|path| Candidate { path: path.clone(), roles, create_len: None });
+    let candidate = |roles, emulate| {
+        move |path: &PathBuf| Candidate { path: path.clone(), roles, create_len: None, emulate }
+    };
+    let given = args.drive.iter().map(candidate(roles, args.emulate));
     let roles = Roles { journal: true, data: false };
-    let journals = args.journal_drive.iter();
-    let journals = journals.map(|path| Candidate { path: path.clone(), roles, create_len: None });
+    let journals = args.journal_drive.iter().map(candidate(roles, args.journal_emulate));
     files.chain(given).chain(journals).collect()
 }
 
@@ -243,7 +256,7 @@ fn drive_config(data: &DataDir, candidate: &Candidate) -> Result<DriveConfig, Fa
             Failure::new("array not created", shown, why, "give an absolute path")
         })?,
     };
-    Ok(DriveConfig { path })
+    Ok(DriveConfig { path, emulate: candidate.emulate })
 }
 
 /// What `quoin init` reports.

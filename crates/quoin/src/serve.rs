@@ -12,6 +12,7 @@ use quoin_array::{Array, ArrayOptions, Bay};
 use quoin_cli::{API_FILE, Failure, Global};
 use quoin_config::Config;
 use quoin_drive::Patience;
+use quoin_emulate::EmulatedDrive;
 use quoin_iscsi::{Accepted, IscsiServer};
 use quoin_pool::MemoryShares;
 use quoin_rest::{CutOff, FrontEnd, Limits, Memory, Server, Token};
@@ -20,11 +21,13 @@ use quoin_volume::Volume;
 use quoin_world::{OneShot, Thread, World};
 use quoin_world_linux::LinuxWorld;
 use std::{
+    collections::BTreeMap,
     fs,
     future::Future,
     io::{self, IsTerminal},
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
+    path::PathBuf,
     process,
     sync::Arc,
     thread,
@@ -128,11 +131,26 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     })?;
     // From here on the array runs, until a signal stops it.
     let listening = Listening { iscsi, nbd, api };
-    let bay = PathBay::new(data.drive_paths(&config), patience);
+    let bay =
+        PathBay::new(data.drive_paths(&config), patience).with_emulated(emulated(&data, &config, &world));
     let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, memory, (bay, listening)));
     drop(fs::remove_file(data.file(API_FILE)));
     world.shutdown();
     outcome
+}
+
+/// The drives of the configuration that are emulated, by their paths.
+fn emulated(
+    data: &DataDir,
+    config: &Config,
+    world: &Arc<LinuxWorld>,
+) -> BTreeMap<PathBuf, Arc<EmulatedDrive>> {
+    let drives = data.drive_paths(config).into_iter().zip(&config.drives);
+    let emulated = drives.filter_map(|(path, drive)| {
+        let emulation = drive.emulate?;
+        Some((path, EmulatedDrive::new(world.clone(), emulation)))
+    });
+    emulated.collect()
 }
 
 /// Where clients are waited for.

@@ -20,6 +20,7 @@ mod error;
 mod huge_pages;
 mod poll;
 mod ring;
+mod timer;
 mod workers;
 mod world;
 

@@ -3,6 +3,7 @@
 use crate::{
     StartError,
     ring::{self, Local},
+    timer,
     workers::{Fuse, Workers},
 };
 use parking_lot::Mutex;
@@ -277,6 +278,10 @@ impl World for LinuxWorld {
 
     fn sleep(&self, duration: Duration) -> Task {
         Box::pin(async move { tokio::time::sleep(duration).await })
+    }
+
+    fn sleep_precisely(&self, duration: Duration) -> Task {
+        Box::pin(timer::sleep(duration))
     }
 
     fn yield_now(&self) -> Task {

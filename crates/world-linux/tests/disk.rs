@@ -290,3 +290,37 @@ fn a_panic_of_run_on_is_told_by_none() {
     assert_eq!(run(&world, async { 1 }), 1);
     world.shutdown();
 }
+
+#[test]
+fn precise_timers_are_far_better_than_a_millisecond_and_do_not_depend_on_each_other() {
+    let world = LinuxWorld::start(1).unwrap();
+    let here = world.clone();
+    let mut late = run(&world, async move {
+        let lateness = async |us: u64| {
+            let (asked, begun) = (Duration::from_micros(us), here.now());
+            here.sleep_precisely(asked).await;
+            let took = here.now().since(begun);
+            assert!(took >= asked, "{took:?} for {asked:?}");
+            took - asked
+        };
+        // One after the other, then at once and out of order.
+        let mut late = Vec::new();
+        for us in [100; 200] {
+            late.push(lateness(us).await);
+        }
+        late.extend(join_all((0..100).rev().map(|n| lateness(100 * n))).await);
+        late
+    });
+    late.sort_unstable();
+    // Half of them: other processes take the processor away now and then.
+    assert!(late[late.len() / 2] < Duration::from_micros(500), "{late:?}");
+    // Elsewhere it is an ordinary timer, and a world ends with timers running.
+    let forgotten = world.clone();
+    drop(
+        world.run_on(
+            Thread::Data(0),
+            async move { forgotten.sleep_precisely(Duration::from_secs(600)).await },
+        ),
+    );
+    world.shutdown();
+}

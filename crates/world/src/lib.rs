@@ -66,6 +66,11 @@ pub trait World: Send + Sync {
     fn wall_clock_ms(&self) -> u64;
     /// Resolves after `duration`.
     fn sleep(&self, duration: Duration) -> Task;
+    /// The same, but as exactly as the world can, where [`World::sleep`] may take up to a few milliseconds longer. It costs
+    /// more, and is exact on threads of the array only.
+    fn sleep_precisely(&self, duration: Duration) -> Task {
+        self.sleep(duration)
+    }
     /// Lets every other ready task of this thread run once.
     fn yield_now(&self) -> Task;
     /// 64 random bits.

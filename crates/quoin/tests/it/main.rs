@@ -2,6 +2,7 @@
 
 mod cli;
 mod copies;
+mod emulated;
 mod events;
 mod full;
 #[allow(dead_code, reason = "shared with tests that have a process of their own")]

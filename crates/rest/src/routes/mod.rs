@@ -1,6 +1,7 @@
 //! The resources.
 
 mod copy;
+mod drive;
 mod export;
 mod folder;
 mod group;
@@ -80,6 +81,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(scrub::show, scrub::change))
         .routes(routes!(scrub::start))
         .routes(routes!(scrub::stop))
+        .routes(routes!(drive::emulate))
         .routes(routes!(space::pool))
         .routes(routes!(space::volume))
         .routes(routes!(space::group))
