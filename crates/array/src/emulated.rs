@@ -67,8 +67,7 @@ impl Array {
             .change("slow_factor", view(&before).slow_factor, view(&after).slow_factor)
             .change("corrupted_pages", before.corrupted_pages, after.corrupted_pages);
         self.log().record_told(Severity::Notice, told);
-        let drives = self.drives().each(crate::status::drive);
-        let shown = drives.into_iter().find(|shown| shown.path == path);
+        let shown = self.list_drives().into_iter().find(|shown| shown.path == path);
         Ok(shown.ok_or(DriveEmulateError::NotFound { drive: path })?)
     }
 }

@@ -1,8 +1,7 @@
 //! How the array is, in figures.
 
-use crate::{Array, drives::DriveSlot, emulated::emulation, origin::is_snapshot, space::used_percent};
+use crate::{Array, drive_view::InPool, origin::is_snapshot, space::used_percent};
 use quoin_api as api;
-use quoin_drive::{Answers, DriveCounters};
 use quoin_pool::{Pool, PoolState, PoolStats, RecoveryStats, SliceSpace};
 use quoin_volume::{BlockDevice, Volume};
 use std::{sync::Arc, time::Duration};
@@ -58,7 +57,8 @@ impl Array {
             integrity: pool.is_some().then(|| self.integrity()),
             recovery: pool.as_deref().map(recovery),
             engine: stats.as_ref().map(|stats| engine(stats, self.options().pool_options.buffer_bytes)),
-            drives: self.drives().each(drive),
+            protection: pool.as_deref().map(|pool| self.protection(pool)),
+            drives: self.drives_in(&InPool::of(pool.as_ref())),
         }
     }
 
@@ -74,37 +74,6 @@ impl Array {
             exports: self.export_list().read().len(),
             sessions: self.target().sessions().len(),
         }
-    }
-}
-
-pub(crate) fn drive(slot: &DriveSlot) -> api::Drive {
-    let label = slot.drive().map(|drive| drive.label());
-    let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
-    let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors } = counters;
-    api::Drive {
-        path: slot.path().to_owned(),
-        found_at: slot.found_at().map(str::to_owned),
-        device: slot.device().map(str::to_owned),
-        answers: match slot.watch().answers() {
-            Answers::InTime => api::DriveAnswers::InTime,
-            Answers::Suspect(_) => api::DriveAnswers::Suspect,
-            Answers::Failed(_) => api::DriveAnswers::Failed,
-        },
-        no_room: slot.no_room(),
-        unfinished: slot.watch().under_way() as u64,
-        timeouts: slot.watch().timeouts(),
-        online: slot.drive().is_some_and(|drive| !drive.is_failed()),
-        reason: slot.fault().map(str::to_owned),
-        size_bytes: label.as_ref().map(|label| label.len_bytes),
-        journal: label.as_ref().is_some_and(|label| label.roles.journal),
-        data: label.as_ref().is_some_and(|label| label.roles.data),
-        reads,
-        read_bytes,
-        writes,
-        write_bytes,
-        flushes,
-        errors,
-        emulated: emulation(slot),
     }
 }
 

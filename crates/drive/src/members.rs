@@ -125,7 +125,7 @@ pub struct Member {
     pub votes: bool,
     /// Its slabs, those of the journal included.
     pub slabs: u32,
-    /// What fails together with it, by name. Empty so far.
+    /// The name of its fault domain: drives with the same name may fail together. Empty: it is a domain of its own.
     pub domain: String,
     /// Generation of the table that was the first to call it failed; 0 if it has not failed.
     pub failed_at: MembersGeneration,
@@ -167,9 +167,9 @@ pub enum MembersCopy {
 }
 
 impl Members {
-    /// The table of a new pool whose drives have these labels, in the order of their numbers.
-    pub fn first(pool: PoolId, labels: &[Label]) -> Self {
-        let member = |label: &Label| Member {
+    /// The table of a new pool whose drives have these labels and are in these fault domains, in the order of their numbers.
+    pub fn first(pool: PoolId, labels: &[Label], domains: Vec<String>) -> Self {
+        let member = |(label, domain): (&Label, String)| Member {
             index: label.index,
             drive: label.drive,
             roles: label.roles,
@@ -177,7 +177,7 @@ impl Members {
             in_journal: label.roles.journal,
             votes: false,
             slabs: label.slabs(),
-            domain: String::new(),
+            domain,
             failed_at: MembersGeneration(0),
         };
         let mut members = Self {
@@ -186,7 +186,7 @@ impl Members {
             generation: MembersGeneration(1),
             journal_set: 1,
             next_index: labels.len() as u16,
-            all: labels.iter().map(member).collect(),
+            all: labels.iter().zip(domains).map(member).collect(),
         };
         members.appoint_voters();
         members

@@ -40,7 +40,8 @@ mod table_slabs;
 
 use granted::Granted;
 use index::Index;
-pub(crate) use layouts::{Domain, Layouts};
+pub(crate) use layouts::{Domain, Layouts, net_slabs};
+pub(crate) use losses::Losses;
 use table_slabs::most_data_slabs;
 pub(crate) use table_slabs::{TABLE_COPIES, TableSlabs, least_table_slabs, table_slabs_for};
 

@@ -11,6 +11,7 @@
 
 mod add;
 mod claims;
+mod domains;
 mod grants;
 pub(crate) mod health;
 mod members;
@@ -26,12 +27,16 @@ use crate::{
 };
 use claims::Claims;
 pub(crate) use claims::Standing;
+pub(crate) use domains::domain_problem;
+use domains::domains_of;
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;
 use members::Membership;
 use pace::Pace;
-use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, MembersGeneration, PoolId, SliceId};
+use quoin_base::{
+    ByteRange, CheckpointGeneration, DriveIndex, Epoch, Layout, MembersGeneration, PoolId, SliceId,
+};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
 use quoin_stripe::{Column, Columns, StripeError, StripeSet, Written};
 use quoin_world::{
@@ -83,12 +88,17 @@ pub(crate) struct Store {
 
 /// Opening.
 impl Store {
-    /// The store of new drives. Each of several slices is granted `slabs_each` for a start.
-    pub(crate) async fn format(drives: Vec<Arc<Drive>>, slabs_each: u64) -> Result<Self, PoolError> {
+    /// The store of new drives, each with the name of its fault domain. Each of several slices is granted `slabs_each` for a
+    /// start.
+    pub(crate) async fn format(
+        drives: Vec<(Arc<Drive>, String)>,
+        slabs_each: u64,
+    ) -> Result<Self, PoolError> {
+        let (drives, domains): (Vec<_>, Vec<_>) = drives.into_iter().unzip();
         let label = common_label(&drives)?;
         let grants = Grants::format(label.pool, &drives, label.slices, slabs_each as usize).await?;
         let labels: Vec<_> = drives.iter().map(|drive| drive.label()).collect();
-        let members = Members::first(label.pool, &labels);
+        let members = Members::first(label.pool, &labels, domains);
         members::format(&drives, &members).await?;
         Ok(Self::new(drives, label, Epoch::default(), members, grants, Vec::new()))
     }
@@ -219,13 +229,25 @@ impl Store {
         self.label.block_bytes
     }
 
-    /// How new segments are laid out, over the drives that they may lie on. Each drive is a fault domain.
+    /// How new segments are laid out, over the drives that they may lie on and their fault domains.
     pub(crate) fn layouts(&self) -> Layouts {
         let members = self.members();
-        let takes_data = |member: &&Member| member.roles.data && member.state == MemberState::Active;
-        let domains =
-            members.all.iter().filter(takes_data).map(|member| (member.index, Domain(member.index.0)));
+        let takes_data = |drive: &DriveIndex| {
+            let member = members.get(*drive);
+            member.is_some_and(|member| member.roles.data && member.state == MemberState::Active)
+        };
+        let domains = domains_of(&members).into_iter().filter(|(drive, _)| takes_data(drive));
         Layouts::new(self.label.layout, self.label.row_bytes, domains.collect())
+    }
+
+    /// What data is laid out as, if there are drives enough.
+    pub(crate) fn layout(&self) -> Layout {
+        self.label.layout
+    }
+
+    /// The fault domain of each drive that the pool has or once had.
+    pub(crate) fn domains(&self) -> BTreeMap<DriveIndex, Domain> {
+        domains_of(&self.members())
     }
 
     /// The slices of the pool.
@@ -302,6 +324,21 @@ impl Store {
         told.into_iter()
     }
 
+    /// Whether the pool ever went on without a drive.
+    pub(crate) fn has_lost_drives(&self) -> bool {
+        self.members().all.iter().any(|member| !member.is_needed())
+    }
+
+    /// The slabs for data of each drive that it needs.
+    pub(crate) fn data_slabs(&self) -> Vec<(DriveIndex, u64)> {
+        let of = |drive: &Arc<Drive>| {
+            let label = drive.label();
+            let slabs = if label.roles.data { label.slabs() - label.journal_slabs } else { 0 };
+            (label.index, slabs.into())
+        };
+        self.needed_drives().map(of).collect()
+    }
+
     /// The slabs that a slice may use for segments, by drive.
     pub(crate) fn granted_to(&self, slice: SliceId) -> Vec<(DriveIndex, BTreeSet<u32>)> {
         self.grants.granted_to(slice)
@@ -316,6 +353,11 @@ impl Store {
     /// Whether a drive refuses this owner's writes, because another one has it.
     pub(crate) fn is_expelled(&self) -> bool {
         self.drives().any(|drive| drive.is_expelled())
+    }
+
+    /// A drive that is open.
+    pub(crate) fn drive(&self, index: DriveIndex) -> Option<Arc<Drive>> {
+        self.columns.drive(index).ok().cloned()
     }
 
     fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
