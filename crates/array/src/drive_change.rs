@@ -88,7 +88,8 @@ impl Array {
         };
         self.drives().take_in(slot, index, pool.drive(index));
         let text = format!("added as number {index}, for data: {}", self.left_text(&pool));
-        self.log().record_told(Severity::Info, Told::new(format!("drive {path}"), text));
+        let told = Told::new(format!("drive {path}"), text).with("state", "active");
+        self.log().record_told(Severity::Info, told);
         self.show_drive(&path)
     }
 

@@ -1,9 +1,10 @@
 //! How the drives are, and how the pool is protected over them.
 
-use crate::{Array, ArrayError, DriveChangeError, drives::DriveSlot, emulated::emulation};
+use crate::{Array, ArrayError, DriveChangeError, drives::DriveSlot};
 use quoin_api::{self as api, NextStep};
 use quoin_base::{DriveIndex, metrics::LatencySnapshot};
 use quoin_drive::{Answers, DriveCounters, Member, MemberState, Members};
+use quoin_emulate::{Condition, DriveState};
 use quoin_pool::{DriveSpace, Pool, PoolState};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -167,7 +168,7 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
         read_latency: latencies.map(|measured| latency(&[measured.read.snapshot()])),
         write_latency: latencies
             .map(|measured| latency(&[measured.write.snapshot(), measured.durable_write.snapshot()])),
-        emulated: emulation(slot),
+        emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),
     }
 }
 
@@ -248,5 +249,25 @@ fn drives_without_slot(member: &Member) -> api::Drive {
         read_latency: None,
         write_latency: None,
         emulated: None,
+    }
+}
+
+/// What a drive emulates and how it is, for clients.
+pub(crate) fn emulation_view(state: &DriveState) -> api::EmulatedDrive {
+    let DriveState { emulation, condition, corrupted_pages } = *state;
+    api::EmulatedDrive {
+        technology: emulation.technology.to_string(),
+        iops: emulation.iops(),
+        latency_ms: emulation.latency().as_f64(),
+        mbps: emulation.mbps(),
+        condition: match condition {
+            Condition::Healthy => api::EmulatedCondition::Healthy,
+            Condition::Failing => api::EmulatedCondition::Failing,
+            Condition::Slow(_) => api::EmulatedCondition::Slow,
+            Condition::Hung => api::EmulatedCondition::Hung,
+            Condition::Detached => api::EmulatedCondition::Detached,
+        },
+        slow_factor: if let Condition::Slow(factor) = condition { factor } else { 1 },
+        corrupted_pages,
     }
 }

@@ -5,7 +5,7 @@
 //! 2. A drive whose operations have not ended is not opened again.
 //! 3. Each slot has one watch, over all openings of its drive.
 
-use crate::{Bay, DriveChangeError, DriveEmulateError, emulated::Emulated};
+use crate::{Bay, DriveChangeError, DriveEmulateError};
 use parking_lot::Mutex;
 use quoin_api::DriveLocation;
 use quoin_base::DriveIndex;
@@ -41,6 +41,14 @@ pub(crate) struct DriveSlot {
     no_room: bool,
     watch: Arc<DriveWatch>,
     emulated: Option<Arc<EmulatedDrive>>,
+}
+
+/// An emulated drive of the configuration.
+pub(crate) struct Emulated {
+    pub(crate) path: String,
+    pub(crate) drive: Arc<EmulatedDrive>,
+    /// Where its data area begins; `None` while it is not open.
+    pub(crate) data_from: Option<u64>,
 }
 
 /// A drive of a slot that could be opened, and the path it was opened by.

@@ -1,9 +1,10 @@
 //! Emulated drives: what they are told to do while they serve.
 
-use crate::{Array, ArrayError, DriveEmulateError, drives::DriveSlot, events::Told};
+use crate::{
+    Array, ArrayError, DriveEmulateError, drive_view::emulation_view, drives::Emulated, events::Told,
+};
 use quoin_api::{self as api, EmulateAction as Action, Severity};
-use quoin_emulate::{Condition, DriveState, EmulateError, EmulatedDrive};
-use std::sync::Arc;
+use quoin_emulate::{Condition, EmulateError};
 
 /// What is done if the request does not say how much.
 const USUAL_FACTOR: u32 = 10;
@@ -14,14 +15,6 @@ const MOST_FACTOR: u32 = 10_000;
 const MOST_PAGES: u32 = 10_000;
 /// So many offsets of corrupted pages are told in an event.
 const TOLD_OFFSETS: usize = 8;
-
-/// An emulated drive of the configuration.
-pub(crate) struct Emulated {
-    pub(crate) path: String,
-    pub(crate) drive: Arc<EmulatedDrive>,
-    /// Where its data area begins; `None` while it is not open.
-    pub(crate) data_from: Option<u64>,
-}
 
 impl Array {
     /// Has an emulated drive fail, be slow, hang, be corrupted or detached, or return. `drive` is its path or the end of
@@ -63,8 +56,8 @@ impl Array {
         };
         let after = drive.state();
         let told = Told::new(format!("drive {path}"), text)
-            .change("condition", view(&before).condition, view(&after).condition)
-            .change("slow_factor", view(&before).slow_factor, view(&after).slow_factor)
+            .change("condition", emulation_view(&before).condition, emulation_view(&after).condition)
+            .change("slow_factor", emulation_view(&before).slow_factor, emulation_view(&after).slow_factor)
             .change("corrupted_pages", before.corrupted_pages, after.corrupted_pages);
         self.log().record_told(Severity::Notice, told);
         let shown = self.list_drives().into_iter().find(|shown| shown.path == path);
@@ -108,30 +101,6 @@ fn misuse(request: &api::EmulateDrive) -> Option<&'static str> {
         return Some("the number of pages is not from 1 to 10000");
     }
     None
-}
-
-/// What a slot's drive emulates, for clients.
-pub(crate) fn emulation(slot: &DriveSlot) -> Option<api::EmulatedDrive> {
-    slot.emulated().map(|drive| view(&drive.state()))
-}
-
-fn view(state: &DriveState) -> api::EmulatedDrive {
-    let DriveState { emulation, condition, corrupted_pages } = *state;
-    api::EmulatedDrive {
-        technology: emulation.technology.to_string(),
-        iops: emulation.iops(),
-        latency_ms: emulation.latency().as_f64(),
-        mbps: emulation.mbps(),
-        condition: match condition {
-            Condition::Healthy => api::EmulatedCondition::Healthy,
-            Condition::Failing => api::EmulatedCondition::Failing,
-            Condition::Slow(_) => api::EmulatedCondition::Slow,
-            Condition::Hung => api::EmulatedCondition::Hung,
-            Condition::Detached => api::EmulatedCondition::Detached,
-        },
-        slow_factor: if let Condition::Slow(factor) = condition { factor } else { 1 },
-        corrupted_pages,
-    }
 }
 
 #[cfg(test)]

@@ -104,12 +104,12 @@ fn drives_that_hang_fail_and_are_detached_come_back_with_their_content() {
     drop(host);
     for (action, state) in [("hang", "hung"), ("fail", "failing"), ("detach", "detached")] {
         let drives = ["drive-1", "drive-2"];
+        let mut host = login(&lab);
         for drive in drives {
             let shown = lab.json(&["drive", "emulate", action, drive]);
             assert_eq!(shown["emulated"]["condition"], state);
         }
         // The checkpoint of a write needs the drives: the pool goes offline.
-        let mut host = login(&lab);
         let writer = thread::spawn(move || {
             (0..).take_while(|n| host.write(LUN, (n % 64) << 20, &content(2)).is_ok()).count()
         });

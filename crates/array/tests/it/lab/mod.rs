@@ -4,6 +4,7 @@ use quoin_api::{State, VolumeCreate};
 use quoin_array::{Array, ArrayOptions, Bay, Finding, SpacePercents};
 use quoin_base::{DriveIndex, GIB, Layout, MIB, PoolId};
 use quoin_drive::{Patience, Roles};
+use quoin_emulate::{EmulatedDrive, Emulation, Technology};
 use quoin_pool::{FormatOptions, NewDrive, PoolOptions};
 use quoin_target::Target;
 use quoin_world::{Completer, Completion, Disk, DiskError, DiskOp, Thread, one_shot};
@@ -146,7 +147,9 @@ impl Lab {
             space: SpacePercents::default(),
         };
         let (paths, faults) = (self.paths(), self.faults.clone());
-        let bay = LabBay { paths, faults, patience: self.patience, in_use: self.in_use.clone() };
+        let emulated = EmulatedDrive::new(self.world.clone(), Emulation::of(Technology::Flash));
+        let (patience, in_use) = (self.patience, self.in_use.clone());
+        let bay = LabBay { paths, faults, patience, in_use, emulated };
         let array = Array::new(self.world.clone(), Box::new(bay), Target::new(IQN), options);
         self.runs.lock().unwrap().push(self.world.run_on(Thread::Background, array.clone().run()));
         array
@@ -194,6 +197,13 @@ impl Lab {
 
     fn last(&self) -> usize {
         self.faults.len() - 1
+    }
+
+    /// A drive that is not the array's.
+    pub(crate) fn spare_drive(&self) -> String {
+        let path = self.directory.path().join("spare");
+        std::fs::File::create(&path).and_then(|file| file.set_len(DRIVE_BYTES)).unwrap();
+        path.display().to_string()
     }
 
     /// From now on the last drive fails all that is asked of it, and cannot be opened.
@@ -267,16 +277,23 @@ struct LabBay {
     faults: Vec<Arc<Fault>>,
     patience: Patience,
     in_use: Arc<AtomicUsize>,
+    /// Stands for the first drive. It is told what to do, and no I/O goes through it.
+    emulated: Arc<EmulatedDrive>,
 }
 
 impl Bay for LabBay {
+    fn emulated(&self, path: &str) -> Option<Arc<EmulatedDrive>> {
+        (self.paths[0] == path).then(|| self.emulated.clone())
+    }
+
     fn paths(&self) -> Vec<String> {
         self.paths.clone()
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
-        let at = self.paths.iter().position(|one| one == path.trim_end_matches(MOVED)).unwrap();
-        let fault = self.faults[at].clone();
+        // One that is to be added has no fault.
+        let at = self.paths.iter().position(|one| one == path.trim_end_matches(MOVED));
+        let fault = at.map(|at| self.faults[at].clone()).unwrap_or_default();
         if fault.is_broken.load(Ordering::Relaxed) {
             return Err(format!("{path}: broken"));
         }
