@@ -75,7 +75,7 @@ impl Array {
         let members = pool.members();
         let failed_drives = members.all.iter().filter(|member| member.state == MemberState::Failed).count();
         let tolerates = found.layout.parity();
-        let is_less = found.tolerates < tolerates;
+        let is_less = found.tolerates < tolerates || found.layout_now != found.layout;
         let mut of_disk = BTreeMap::<String, BTreeSet<String>>::new();
         let domains = self.drives().each(|slot| {
             let member = slot.number().and_then(|index| members.get(index));

@@ -23,6 +23,13 @@ pub(crate) fn protection_rows(protection: &Protection) -> Rows {
         (all, now) if now < all => {
             format!("layout {layout}: DEGRADED, tolerates {now} of {}; {journal}", failures(all))
         }
+        (_, now) if protection.layout_now != *layout => {
+            let narrow = &protection.layout_now;
+            format!(
+                "layout {layout}: DEGRADED to {narrow} over the domains left, tolerates {}; {journal}",
+                failures(now)
+            )
+        }
         (_, now) => format!("layout {layout}: tolerates {}; {journal}", failures(now)),
     };
     let mut rows = vec![("protection", held)];

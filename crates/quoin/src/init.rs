@@ -35,8 +35,8 @@ const LARGE_SLAB_BYTES: u32 = 64 * MIB as u32;
                   quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc   # a mirror\n  \
                   quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --drive /dev/sdd --drive /dev/sde \\\n      \
                   --journal-drive /dev/nvme0n1 --journal-drive /dev/nvme1n1 --layout raid5\n  \
-                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --drive /dev/sdd --drive /dev/sde \\\n      \
-                  --domain /dev/sdb=shelf-1 --domain /dev/sdc=shelf-1 --domain /dev/sdd=shelf-2 --domain /dev/sde=shelf-2\n  \
+                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --drive /dev/sdd \\\n      \
+                  --domain /dev/sdb=shelf-1 --domain /dev/sdc=shelf-1 --domain /dev/sdd=shelf-2\n  \
                   quoin init --data /srv/t --drives 24 --drive-size 4G --emulate 15k\n\n\
                   Drives on one disk are one fault domain. With several domains the layout is a mirror unless --layout \
                   says otherwise; the journal is written to as many drives as it takes to tolerate the same failures.\n\n\
