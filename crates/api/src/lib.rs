@@ -7,6 +7,7 @@
 
 mod chap;
 mod copy;
+mod drive;
 mod emulate;
 mod event;
 mod export;
@@ -32,6 +33,7 @@ mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use copy::{CopyCreate, CopyState, VolumeCopy};
+pub use drive::{Drive, DriveAdd, DriveAnswers, DriveLocation, DriveState, Protection};
 pub use emulate::{EmulateAction, EmulateDrive, EmulatedCondition, EmulatedDrive};
 pub use event::{Actor, Event, EventKind, FieldChange, Severity};
 pub use export::{Export, ExportClient, ExportCreate};
@@ -58,10 +60,7 @@ pub use scrub::{
 pub use snapshot::{CloneCreate, Origin, OriginKind, SnapshotCreate, SnapshotRefresh, SnapshotRestore};
 pub use space::{PoolSpace, VolumeSpace};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
-pub use status::{
-    Capacity, Drive, DriveAnswers, Engine, GivingBack, Objects, Recovery, SliceCapacity, SpaceLevel, State,
-    Status,
-};
+pub use status::{Capacity, Engine, GivingBack, Objects, Recovery, SliceCapacity, SpaceLevel, State, Status};
 pub use time::Utc;
 pub use volume::{Deletion, Volume, VolumeCreate, VolumeMapping, VolumeUpdate};
 

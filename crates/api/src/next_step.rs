@@ -52,7 +52,19 @@ next_steps! {
         FreePoolSpace => "delete volumes or unmap data in them, then try again",
 
         // Drives.
-        ListDrives => "quoin status lists them with their paths",
+        ListDrives => "list them: quoin drive list",
+        ReplaceDrive { drive: &'a str } =>
+            "add a drive in its place: quoin drive add PATH; then take {drive} out of quoin.toml before the array starts again",
+        AttachDrive { drive: &'a str } => "attach it, or correct the path {drive} in quoin.toml and restart the array",
+        FailDrive { drive: &'a str } =>
+            "wait until it answers; or have the pool go on without it: quoin drive fail {drive}",
+        TakeOutDrive { drive: &'a str } => "take {drive} out of quoin.toml before the array starts again",
+        RestoreProtection => "add a drive for each that failed: quoin drive add PATH; quoin drive list shows which",
+        AddBefore =>
+            "keep it in service; a drive is only taken out while the others hold all that it does: quoin drive list",
+        EraseDrive => "choose another drive; or, to overwrite what it holds, add --force; a drive of another Quoin pool must be \
+                       erased first",
+        CheckDrive => "check its path, its size and that nothing uses it; then try again: quoin drive add --help",
         GiveWholePath => "give the whole path, as quoin status shows it",
         EmulateDrive =>
             "give it an emulate table in quoin.toml and restart the array; only emulated drives take such commands",

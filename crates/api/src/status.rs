@@ -1,7 +1,8 @@
 //! How the array is.
 
-use crate::EmulatedDrive;
+use crate::Drive;
 use crate::Integrity;
+use crate::Protection;
 use crate::RecycleBin;
 use crate::Retention;
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,8 @@ pub struct Status {
     pub offline_volumes: Vec<String>,
     /// Space; null while the pool is offline.
     pub capacity: Option<Capacity>,
+    /// How data is protected against the loss of drives; null while the pool is offline.
+    pub protection: Option<Protection>,
     /// Deleted data that is being reclaimed; null while the pool is offline.
     pub giving_back: Option<GivingBack>,
     /// The clock of immutable snapshots; null while there are none or the pool is offline.
@@ -186,65 +189,6 @@ pub struct GivingBack {
     pub bytes_per_s: Option<u64>,
     /// Estimated remaining time in seconds; null if unknown.
     pub remaining_s: Option<u64>,
-}
-
-/// Whether a drive completes its operations in time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DriveAnswers {
-    /// It does.
-    #[default]
-    InTime,
-    /// Its oldest operation is taking too long.
-    Suspect,
-    /// It failed because its oldest operation took too long. It is used again when all its operations have ended.
-    Failed,
-}
-
-/// A drive.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Drive {
-    /// Its path in the configuration.
-    pub path: String,
-    /// The path at which it was found by its label, if the configured path does not lead to it; null otherwise.
-    pub found_at: Option<String>,
-    /// The file or device that the path resolves to; null while it is not open, or if that is the path itself.
-    pub device: Option<String>,
-    /// Whether it completes its operations in time.
-    pub answers: DriveAnswers,
-    /// Whether the file system under it is full. Host writes fail until there is room.
-    pub no_room: bool,
-    /// Operations not yet completed, including those that the array gave up.
-    pub unfinished: u64,
-    /// Operations given up since the process started because the drive did not answer in time.
-    pub timeouts: u64,
-    /// Whether it is open and has not failed.
-    pub online: bool,
-    /// Why it is not online; null when it is.
-    pub reason: Option<String>,
-    /// Its size; null while it is not open.
-    pub size_bytes: Option<u64>,
-    /// Whether it holds a part of the journal.
-    pub journal: bool,
-    /// Whether it holds data.
-    pub data: bool,
-    /// Reads since it was opened.
-    pub reads: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Writes since it was opened.
-    pub writes: u64,
-    /// Bytes written.
-    pub write_bytes: u64,
-    /// Flushes since it was opened.
-    pub flushes: u64,
-    /// Operations that failed.
-    pub errors: u64,
-    /// What is emulated on it; null if it works as it is.
-    pub emulated: Option<EmulatedDrive>,
-    /// Repairs since it was opened: its data was wrong or unreadable and was rewritten from redundancy.
-    #[serde(default)]
-    pub repairs: u64,
 }
 
 /// What the last opening of the pool did.

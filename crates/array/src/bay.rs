@@ -1,6 +1,7 @@
 //! Where the array's drives come from.
 
 use crate::Notes;
+use quoin_api::DriveLocation;
 use quoin_base::{DriveIndex, PoolId};
 use quoin_drive::Patience;
 use quoin_emulate::EmulatedDrive;
@@ -49,6 +50,27 @@ pub trait Bay: Send + Sync {
     fn device(&self, _path: &str) -> Option<String> {
         None
     }
+
+    /// Where the drive at a path is, as the system tells.
+    fn location(&self, _path: &str) -> Option<DriveLocation> {
+        None
+    }
+
+    /// The name of the fault domain of a drive at a path, if nobody names another one.
+    fn domain(&self, _path: &str) -> Option<String> {
+        None
+    }
+
+    /// Adds a path to the configuration, durably.
+    ///
+    /// # Errors
+    /// Why it cannot be added, in words.
+    fn add(&self, _path: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Removes from the configuration a path that was added and is not needed after all.
+    fn remove(&self, _path: &str) {}
 
     /// The emulated drive at a path of the configuration; `None` if it works as it is.
     fn emulated(&self, _path: &str) -> Option<Arc<EmulatedDrive>> {

@@ -78,7 +78,7 @@ impl Array {
         format!("drive {name} belongs to pool {pool}, not to this array's, {own}")
     }
 
-    async fn open_disk(&self, slot: usize, path: &str) -> Result<Arc<dyn Disk>, NotOpened> {
+    pub(crate) async fn open_disk(&self, slot: usize, path: &str) -> Result<Arc<dyn Disk>, NotOpened> {
         let watch = self.drives().watch_to_open(slot)?;
         let disk = match self.in_time(self.drives().bay().begin_open(path)).await {
             Some(outcome) => outcome?.ok_or_else(|| NotOpened {
@@ -180,8 +180,8 @@ impl Array {
             Answers::Failed(waited) => (
                 Severity::Critical,
                 format!(
-                    "has not answered for {} s and has failed; the array uses it again once its outstanding operations have \
-                     completed",
+                    "has not answered for {} s and has failed; unless the pool goes on without it, the array uses it again once \
+                     its outstanding operations have completed",
                     waited.as_secs()
                 ),
             ),
@@ -197,7 +197,7 @@ impl Array {
     }
 
     /// Reports drives that the pool goes on without.
-    pub(crate) fn look_at_members(&self, pool: &Pool) {
+    pub(crate) fn look_at_members(&self, pool: &Arc<Pool>) {
         let members = pool.members();
         let failed = members.all.iter().filter(|member| member.state == MemberState::Failed);
         let GivenUp { was_open, drives } = self.drives().give_up(failed.map(|member| member.index).collect());
@@ -208,8 +208,11 @@ impl Array {
                 Some(path) => format!("drive {path}"),
                 None => format!("drive number {index} of {}", self.pool_name()),
             };
-            let text = "has failed, and the pool goes on without it: the journal is on one drive less. Take the drive out \
-                        of quoin.toml before the array starts again";
+            let text = format!(
+                "has failed, and the pool goes on without it: {}. Add a drive in its place (quoin drive add), and take it out \
+                 of quoin.toml before the array starts again",
+                self.left_text(pool)
+            );
             self.log().record(severity, object, text);
         }
     }

@@ -5,18 +5,24 @@
 //! 2. A drive whose operations have not ended is not opened again.
 //! 3. Each slot has one watch, over all openings of its drive.
 
-use crate::{Bay, DriveEmulateError};
+use crate::{Bay, DriveChangeError, DriveEmulateError};
 use parking_lot::Mutex;
+use quoin_api::DriveLocation;
 use quoin_base::DriveIndex;
-use quoin_drive::{Answers, Drive, DriveSet, DriveWatch};
+use quoin_drive::{Answers, Drive, DriveError, DriveSet, DriveWatch};
 use quoin_emulate::EmulatedDrive;
 use quoin_world::{Disk, World};
 use std::{collections::BTreeSet, mem, path::Path, sync::Arc};
+
+/// Makes the slot of the drive at a path, which gets a position.
+type MakeSlot = Box<dyn Fn(&dyn Bay, usize, String) -> DriveSlot + Send + Sync>;
 
 /// The drives of the configuration, in its order.
 pub(crate) struct Drives {
     bay: Box<dyn Bay>,
     slots: Mutex<Vec<DriveSlot>>,
+    /// Makes the slot of a drive at a position.
+    make_slot: MakeSlot,
     /// Drives that the pool went on without, as far as it was reported; `None`: the pool was not open yet.
     given_up: Mutex<Option<BTreeSet<DriveIndex>>>,
 }
@@ -26,6 +32,9 @@ pub(crate) struct DriveSlot {
     path: String,
     found_at: Option<String>,
     device: Option<String>,
+    location: Option<DriveLocation>,
+    /// What the pool calls it, as far as its label was read.
+    number: Option<DriveIndex>,
     drive: Option<Arc<Drive>>,
     fault: Option<String>,
     is_left_out: bool,
@@ -82,6 +91,26 @@ impl DriveSlot {
         self.device.as_deref()
     }
 
+    /// Whether the pool does not have it, or goes on without it.
+    pub(crate) fn is_left_out(&self) -> bool {
+        self.is_left_out
+    }
+
+    /// Where it is, as the system tells.
+    pub(crate) fn location(&self) -> Option<&DriveLocation> {
+        self.location.as_ref()
+    }
+
+    /// Its number in the pool, as its label says.
+    pub(crate) fn number(&self) -> Option<DriveIndex> {
+        self.number
+    }
+
+    /// Whether it was opened and is none that the pool has.
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.drive.is_none() && self.number.is_some()
+    }
+
     /// The drive, while its pool is open.
     pub(crate) fn drive(&self) -> Option<&Arc<Drive>> {
         self.drive.as_ref()
@@ -121,25 +150,89 @@ impl Drives {
         world: &Arc<dyn World>,
         told: impl Fn(usize, Answers) + Clone + Send + Sync + 'static,
     ) -> Self {
-        let slot = |(number, path): (usize, String)| {
+        let world = world.clone();
+        let make_slot: MakeSlot = Box::new(move |bay, number, path| {
             let told = told.clone();
             let watch = DriveWatch::new(world.clone(), bay.patience(), move |answers| told(number, answers));
-            let (found_at, device, drive, fault) = (None, None, None, None);
             let emulated = bay.emulated(&path);
             DriveSlot {
                 path,
-                found_at,
-                device,
-                drive,
-                fault,
+                found_at: None,
+                device: None,
+                location: None,
+                number: None,
+                drive: None,
+                fault: None,
                 is_left_out: false,
                 no_room: false,
                 watch,
                 emulated,
             }
-        };
-        let slots = Mutex::new(bay.paths().into_iter().enumerate().map(slot).collect());
-        Self { bay, slots, given_up: Mutex::default() }
+        });
+        let slots = bay.paths().into_iter().enumerate().map(|(number, path)| make_slot(&*bay, number, path));
+        let slots = Mutex::new(slots.collect());
+        Self { bay, slots, make_slot, given_up: Mutex::default() }
+    }
+
+    /// Adds the slot of a drive that is to be added. Returns its position.
+    pub(crate) fn add_slot(&self, path: &str) -> usize {
+        let mut slots = self.slots.lock();
+        let number = slots.len();
+        slots.push((self.make_slot)(&*self.bay, number, path.to_owned()));
+        number
+    }
+
+    /// Removes the slot of a drive that could not be added. Only the last can go: watches know their positions.
+    pub(crate) fn remove_slot(&self, slot: usize) {
+        let mut slots = self.slots.lock();
+        if slot + 1 == slots.len() {
+            slots.pop();
+        }
+    }
+
+    /// Holds a drive that was added.
+    pub(crate) fn take_in(&self, slot: usize, number: DriveIndex, drive: Option<Arc<Drive>>) {
+        let mut slots = self.slots.lock();
+        let slot = &mut slots[slot];
+        (slot.number, slot.drive, slot.fault) = (Some(number), drive, None);
+        (slot.device, slot.location) = (self.bay.device(&slot.path), self.bay.location(&slot.path));
+    }
+
+    /// The path of the drive whose path is `given` or, if only one is so, ends in it.
+    pub(crate) fn path_of(&self, given: &str) -> Result<String, DriveChangeError> {
+        let slots = self.slots.lock();
+        if slots.iter().any(|slot| slot.path == given) {
+            return Ok(given.to_owned());
+        }
+        let ends = slots.iter().filter(|slot| Path::new(&slot.path).ends_with(given));
+        let paths: Vec<_> = ends.map(|slot| slot.path.clone()).collect();
+        match &paths[..] {
+            [path] => Ok(path.clone()),
+            [] => Err(DriveChangeError::NotFound { drive: given.to_owned() }),
+            _ => Err(DriveChangeError::Ambiguous { drive: given.to_owned(), paths }),
+        }
+    }
+
+    /// The number of the drive with this path, if it is known.
+    pub(crate) fn number_of(&self, path: &str) -> Option<DriveIndex> {
+        self.slots.lock().iter().find(|slot| slot.path == path)?.number
+    }
+
+    /// Drives that failed because they did not answer in time, and that are open.
+    pub(crate) fn silent(&self) -> Vec<DriveIndex> {
+        let slots = self.slots.lock();
+        let is_silent =
+            |slot: &&DriveSlot| slot.drive.is_some() && matches!(slot.watch.answers(), Answers::Failed(_));
+        slots.iter().filter(is_silent).filter_map(|slot| slot.number).collect()
+    }
+
+    /// Notes that a drive that the pool goes on without is reported.
+    pub(crate) fn note_given_up(&self, drive: DriveIndex) {
+        if let Some(given_up) = &mut *self.given_up.lock() {
+            given_up.insert(drive);
+        }
+        let mut slots = self.slots.lock();
+        slots.iter_mut().filter(|slot| slot.number == Some(drive)).for_each(|slot| slot.is_left_out = true);
     }
 
     /// Where they come from.
@@ -155,6 +248,11 @@ impl Drives {
     /// Something of each of them.
     pub(crate) fn each<T>(&self, of: impl Fn(&DriveSlot) -> T) -> Vec<T> {
         self.slots.lock().iter().map(of).collect()
+    }
+
+    /// Something of all of them.
+    pub(crate) fn all<T>(&self, of: impl FnOnce(&[DriveSlot]) -> T) -> T {
+        of(&self.slots.lock())
     }
 
     /// The emulated drive whose path is `given` or, if only one is so, ends in it.
@@ -206,10 +304,16 @@ impl Drives {
                 elsewhere.push((slot.path.clone(), path.clone()));
             }
             slot.found_at = found_at;
-            slot.device = self.bay.device(path);
+            (slot.device, slot.location) = (self.bay.device(path), self.bay.location(path));
             let left_out = set.left_out.iter().find(|(name, _)| name == disk.name());
             slot.fault = left_out.map(|(_, why)| why.to_string());
+            let of_label = |(_, why): &(String, DriveError)| match why {
+                DriveError::NotMember { index, .. } => Some(*index),
+                _ => None,
+            };
+            slot.number = left_out.and_then(of_label);
             slot.drive = set.drives.iter().find(|drive| drive.name() == disk.name()).cloned();
+            slot.number = slot.drive.as_ref().map(|drive| drive.index()).or(slot.number);
             slot.is_left_out = slot.drive.is_none();
         }
         elsewhere

@@ -1,6 +1,8 @@
 //! Emulated drives: what they are told to do while they serve.
 
-use crate::{Array, ArrayError, DriveEmulateError, drives::Emulated, events::Told, status::emulation_view};
+use crate::{
+    Array, ArrayError, DriveEmulateError, drive_view::emulation_view, drives::Emulated, events::Told,
+};
 use quoin_api::{self as api, EmulateAction as Action, Severity};
 use quoin_emulate::{Condition, EmulateError};
 
@@ -58,8 +60,7 @@ impl Array {
             .change("slow_factor", emulation_view(&before).slow_factor, emulation_view(&after).slow_factor)
             .change("corrupted_pages", before.corrupted_pages, after.corrupted_pages);
         self.log().record_told(Severity::Notice, told);
-        let drives = self.drives().each(crate::status::drive);
-        let shown = drives.into_iter().find(|shown| shown.path == path);
+        let shown = self.list_drives().into_iter().find(|shown| shown.path == path);
         Ok(shown.ok_or(DriveEmulateError::NotFound { drive: path })?)
     }
 }

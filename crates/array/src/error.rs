@@ -1,8 +1,8 @@
 //! Why the array refused or failed a request, and the problem reported to clients.
 
 use crate::{
-    BinError, DriveEmulateError, ExportError, ForkError, HostError, JobError, MappingError, ReserveError,
-    ScheduleError,
+    BinError, DriveChangeError, DriveEmulateError, ExportError, ForkError, HostError, JobError, MappingError,
+    ReserveError, ScheduleError,
     pool_problem::{pool_problem, unreadable},
     volume_problem::volume_problem,
 };
@@ -26,6 +26,9 @@ pub enum ArrayError {
     /// About the recycle bin.
     #[error(transparent)]
     Bin(#[from] BinError),
+    /// About a drive.
+    #[error(transparent)]
+    Drive(#[from] DriveChangeError),
     /// About an emulated drive.
     #[error(transparent)]
     Emulate(#[from] DriveEmulateError),
@@ -138,6 +141,7 @@ impl ArrayError {
             Self::Schedule(error) => return error.problem(),
             Self::Reserve(error) => return error.problem(),
             Self::Job(error) => return error.problem(),
+            Self::Drive(error) => return error.problem(),
             Self::Emulate(error) => return error.problem(),
             Self::Pool(error) => return pool_problem(error),
             Self::Record { key, .. } => return unreadable(key, self.to_string()),

@@ -4,7 +4,7 @@ use crate::{CopyFigures, EventCounts};
 use quoin_api as api;
 use quoin_base::metrics::LatencySnapshot;
 use quoin_drive::DriveCounters;
-use quoin_pool::{PoolOptions, PoolStats, RecoveryStats};
+use quoin_pool::{PoolOptions, PoolStats, Protection, RecoveryStats};
 use quoin_target::TrafficView;
 use quoin_volume::InstrumentsSnapshot;
 use uuid::Uuid;
@@ -30,6 +30,8 @@ pub struct Figures {
     pub scrub_due_ms: Option<u64>,
     /// What the engine holds and did since the pool was opened; `None` while it is offline.
     pub pool: Option<PoolStats>,
+    /// How the pool is protected; `None` while it is offline.
+    pub protection: Option<Protection>,
     /// The clock by which immutable snapshots are kept; `None` while nothing is immutable.
     pub retention: Option<api::Retention>,
     /// How much of the pool snapshots may hold, and how much they do; `None` while that is unknown.

@@ -19,7 +19,10 @@ mod check;
 mod clock;
 mod copies;
 mod copy;
+mod drive_change;
+mod drive_error;
 mod drive_opening;
+mod drive_view;
 mod drives;
 mod emulate_error;
 mod emulated;
@@ -81,6 +84,7 @@ pub use bay::{Bay, Finding, Opening};
 pub use bin_error::BinError;
 pub use check::check_catalog;
 pub use copies::CopyFigures;
+pub use drive_error::DriveChangeError;
 pub use emulate_error::DriveEmulateError;
 pub use error::ArrayError;
 pub(crate) use events::current_request;
@@ -95,6 +99,7 @@ pub use host_error::HostError;
 pub use initiator::is_target_name;
 pub use job_error::JobError;
 pub use mapping_error::MappingError;
+pub use quoin_api::DriveLocation;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
     EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, OWN_RESERVE_OBJECT,

@@ -33,6 +33,7 @@ impl Array {
             objects: self.is_restored().then(|| self.objects()),
             used_ratio: stats.as_ref().map_or(0.0, |stats| used_percent(stats) / 100.0),
             pool: stats,
+            protection: pool.as_ref().map(|pool| pool.protection()),
             retention: self.retention_view().filter(|_| pool.is_some()),
             events: self.log().counts(),
             schedule_runs,
@@ -85,12 +86,14 @@ fn drive_figures(slot: &DriveSlot) -> DriveFigures {
     let drive = slot.drive().map(AsRef::as_ref);
     DriveFigures {
         path: slot.path().to_owned(),
-        failed: slot.fault().is_some() || drive.is_some_and(|drive| drive.is_failed()),
+        failed: slot.fault().is_some()
+            || slot.is_left_out() && drive.is_some()
+            || drive.is_some_and(|d| d.is_failed()),
         suspect: slot.watch().answers() != Answers::InTime,
         no_room: slot.no_room(),
         unfinished: slot.watch().under_way() as u64,
         timeouts: slot.watch().timeouts(),
-        online: drive.is_some_and(|drive| !drive.is_failed()),
+        online: drive.is_some_and(|drive| !drive.is_failed()) && !slot.is_left_out(),
         size_bytes: drive.map(|drive| drive.label().len_bytes),
         counters: drive.map(|drive| drive.counters()).unwrap_or_default(),
         latencies: drive.and_then(|drive| drive.latencies()).map(|measured| {

@@ -1,9 +1,7 @@
 //! How the array is, in figures.
 
-use crate::{Array, drives::DriveSlot, origin::is_snapshot, space::used_percent};
+use crate::{Array, drive_view::InPool, origin::is_snapshot, space::used_percent};
 use quoin_api as api;
-use quoin_drive::{Answers, DriveCounters};
-use quoin_emulate::{Condition, DriveState};
 use quoin_pool::{Pool, PoolState, PoolStats, RecoveryStats, SliceSpace};
 use quoin_volume::{BlockDevice, Volume};
 use std::{sync::Arc, time::Duration};
@@ -59,7 +57,8 @@ impl Array {
             integrity: pool.is_some().then(|| self.integrity()),
             recovery: pool.as_deref().map(recovery),
             engine: stats.as_ref().map(|stats| engine(stats, self.options().pool_options.buffer_bytes)),
-            drives: self.drives().each(drive),
+            protection: pool.as_deref().map(|pool| self.protection(pool)),
+            drives: self.drives_in(&InPool::of(pool.as_ref())),
         }
     }
 
@@ -75,58 +74,6 @@ impl Array {
             exports: self.export_list().read().len(),
             sessions: self.target().sessions().len(),
         }
-    }
-}
-
-pub(crate) fn drive(slot: &DriveSlot) -> api::Drive {
-    let label = slot.drive().map(|drive| drive.label());
-    let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
-    let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors, repairs } = counters;
-    api::Drive {
-        path: slot.path().to_owned(),
-        found_at: slot.found_at().map(str::to_owned),
-        device: slot.device().map(str::to_owned),
-        answers: match slot.watch().answers() {
-            Answers::InTime => api::DriveAnswers::InTime,
-            Answers::Suspect(_) => api::DriveAnswers::Suspect,
-            Answers::Failed(_) => api::DriveAnswers::Failed,
-        },
-        no_room: slot.no_room(),
-        unfinished: slot.watch().under_way() as u64,
-        timeouts: slot.watch().timeouts(),
-        online: slot.drive().is_some_and(|drive| !drive.is_failed()),
-        reason: slot.fault().map(str::to_owned),
-        size_bytes: label.as_ref().map(|label| label.len_bytes),
-        journal: label.as_ref().is_some_and(|label| label.roles.journal),
-        data: label.as_ref().is_some_and(|label| label.roles.data),
-        reads,
-        read_bytes,
-        writes,
-        write_bytes,
-        flushes,
-        errors,
-        repairs,
-        emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),
-    }
-}
-
-/// What a drive emulates and how it is, for clients.
-pub(crate) fn emulation_view(state: &DriveState) -> api::EmulatedDrive {
-    let DriveState { emulation, condition, corrupted_pages } = *state;
-    api::EmulatedDrive {
-        technology: emulation.technology.to_string(),
-        iops: emulation.iops(),
-        latency_ms: emulation.latency().as_f64(),
-        mbps: emulation.mbps(),
-        condition: match condition {
-            Condition::Healthy => api::EmulatedCondition::Healthy,
-            Condition::Failing => api::EmulatedCondition::Failing,
-            Condition::Slow(_) => api::EmulatedCondition::Slow,
-            Condition::Hung => api::EmulatedCondition::Hung,
-            Condition::Detached => api::EmulatedCondition::Detached,
-        },
-        slow_factor: if let Condition::Slow(factor) = condition { factor } else { 1 },
-        corrupted_pages,
     }
 }
 

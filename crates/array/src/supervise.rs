@@ -88,6 +88,7 @@ impl Array {
         match pool.state() {
             PoolState::Online => {
                 let stats = pool.stats();
+                self.give_up_silent(&pool).await;
                 self.look_at_members(&pool);
                 self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);

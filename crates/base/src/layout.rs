@@ -60,6 +60,18 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// The name, and what it means where the name alone does not say.
+    pub fn described(self) -> String {
+        match (self.data, self.parity) {
+            (1, 0) => "none".to_owned(),
+            (1, failures) => format!("{self} ({} copies)", failures + 1),
+            (3, 1) | (4, 2) => format!("{self} ({}+{})", self.data, self.parity),
+            _ => self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.data, self.parity) {

@@ -113,7 +113,7 @@ pub enum Command {
     /// Start, stop, watch and schedule scrubs, which verify everything on the drives
     #[command(subcommand)]
     Scrub(ScrubCommand),
-    /// Make emulated drives fail, slow down, hang, corrupt data, and return
+    /// List, show, add, locate and take out drives; make emulated ones fail
     #[command(subcommand)]
     Drive(DriveCommand),
     /// Show live host I/O rates and latencies

@@ -4,14 +4,66 @@ use crate::{
     Failure, Output,
     client::{Client, segment},
     output::pairs,
-    view,
+    report::{list, show},
+    size_text, view,
 };
 use clap::Subcommand;
-use quoin_api::{Drive, EmulateAction, EmulateDrive};
+use quoin_api::{Drive, DriveAdd, DriveLocation, EmulateAction, EmulateDrive};
 
 /// Commands for drives.
 #[derive(Subcommand, Debug)]
 pub enum DriveCommand {
+    /// List drives: state, fault domain, roles, space, errors
+    #[command(after_help = "Examples:\n  quoin --data /srv/a drive list\n  \
+                            quoin --data /srv/a drive list -o json | jq '.[] | select(.state != \"active\")'")]
+    List,
+    /// Show one drive
+    #[command(after_help = "Examples:\n  quoin --data /srv/a drive show drive-2\n  \
+                            quoin --data /srv/a drive show /dev/sdb")]
+    Show {
+        /// The drive: its path in the list, or the end of that path
+        #[arg(id = "drive", value_name = "DRIVE")]
+        drive: String,
+    },
+    /// Add a drive for data while the array serves
+    #[command(
+        after_help = "The drive is added to quoin.toml too. Its space can be used at once; the journal stays on the drives \
+                      that it is on. From then on the pool does not open without the drive.\n\nExamples:\n  \
+                      quoin --data /srv/a drive add /dev/sdd\n  \
+                      quoin --data /srv/a drive add /dev/sde --domain shelf-2\n  \
+                      truncate -s 4G /srv/b/drive-5; quoin --data /srv/a drive add /srv/b/drive-5"
+    )]
+    Add {
+        /// File or block device on the machine of the array
+        #[arg(value_name = "PATH")]
+        path: std::path::PathBuf,
+        /// Name of its fault domain: drives of one domain may fail together [default: the disk that it is, or is on]
+        #[arg(long, value_name = "NAME")]
+        domain: Option<String>,
+        /// Overwrite what the drive holds
+        #[arg(long)]
+        force: bool,
+    },
+    /// Take a drive out for good, as if it had failed
+    #[command(
+        after_help = "Nothing is written to the drive any more, and the pool opens without it; what it held is computed from \
+                      the other drives. Refused if data would be lost. The drive cannot return: erase it before it is added \
+                      again.\n\nExamples:\n  quoin --data /srv/a drive fail drive-2\n  \
+                      quoin --data /srv/a drive fail /dev/sdb"
+    )]
+    Fail {
+        /// The drive: its path in the list, or the end of that path
+        #[arg(id = "drive", value_name = "DRIVE")]
+        drive: String,
+    },
+    /// Show where a drive is: path, disk, model, serial number and WWN
+    #[command(after_help = "Examples:\n  quoin --data /srv/a drive locate drive-2\n  \
+                            quoin --data /srv/a drive locate /dev/disk/by-id/nvme-example -o json")]
+    Locate {
+        /// The drive: its path in the list, or the end of that path
+        #[arg(id = "drive", value_name = "DRIVE")]
+        drive: String,
+    },
     /// Make an emulated drive fail, slow down, hang, corrupt data, or return
     #[command(subcommand)]
     Emulate(EmulateCommand),
@@ -83,7 +135,32 @@ pub enum EmulateCommand {
 }
 
 pub(crate) fn run(client: &Client, output: &Output, command: DriveCommand) -> Result<(), Failure> {
-    let DriveCommand::Emulate(command) = command;
+    let at = |drive: &str| format!("/drives/{}", segment(drive));
+    match command {
+        DriveCommand::List => list(client, output, "/drives", view::drives),
+        DriveCommand::Show { drive } => show(client, output, &at(&drive), one),
+        DriveCommand::Locate { drive } => locate(client, output, &at(&drive)),
+        DriveCommand::Fail { drive } => {
+            let drive: Drive = client.post(&format!("{}/fail", at(&drive)), &serde_json::json!({}))?;
+            output.show(&drive, one);
+            Ok(())
+        }
+        DriveCommand::Add { path, domain, force } => {
+            let shown = path.display().to_string();
+            let path = std::path::absolute(&path).map_err(|error| {
+                let why = format!("cannot tell the full path of {shown}: {error}");
+                Failure::new("drive not added", format!("drive {shown}"), why, "give an absolute path")
+            })?;
+            let request = DriveAdd { path: path.display().to_string(), domain, force };
+            let drive: Drive = client.post("/drives", &request)?;
+            output.show(&drive, one);
+            Ok(())
+        }
+        DriveCommand::Emulate(command) => emulate(client, output, command),
+    }
+}
+
+fn emulate(client: &Client, output: &Output, command: EmulateCommand) -> Result<(), Failure> {
     let plain = |action| EmulateDrive { action, factor: None, pages: None, seed: None };
     let (drive, request) = match command {
         EmulateCommand::Fail { drive } => (drive, plain(EmulateAction::Fail)),
@@ -102,11 +179,57 @@ pub(crate) fn run(client: &Client, output: &Output, command: DriveCommand) -> Re
     Ok(())
 }
 
+/// Where a drive is. Fails if that is not known.
+fn locate(client: &Client, output: &Output, at: &str) -> Result<(), Failure> {
+    let drive: Drive = client.get(at)?;
+    let Some(location) = &drive.location else {
+        return Err(Failure::new(
+            "drive not located",
+            format!("drive {}", drive.path),
+            drive.reason.unwrap_or_else(|| "it is not open".to_owned()),
+            "attach it; where it was last is in the log and in quoin.toml",
+        ));
+    };
+    output.show(location, |location| pairs(location_rows(location)));
+    Ok(())
+}
+
+fn location_rows(location: &DriveLocation) -> Vec<(&'static str, String)> {
+    let kind = if location.is_device { "device" } else { "file" };
+    let mut rows = vec![(kind, location.path.clone()), ("disk", location.disk.clone())];
+    rows.extend(location.model.clone().map(|model| ("model", model)));
+    rows.extend(location.serial.clone().map(|serial| ("serial", serial)));
+    rows.extend(location.wwn.clone().map(|wwn| ("wwn", wwn)));
+    rows
+}
+
 fn one(drive: &Drive) -> String {
-    let mut rows = vec![("drive", drive.path.clone()), ("state", view::drive_state(drive))];
+    let number = drive.number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let mut rows = vec![
+        ("drive", drive.path.clone()),
+        ("number", number),
+        ("state", view::drive_state(drive)),
+        ("domain", drive.domain.clone().unwrap_or_else(|| "its own".to_owned())),
+        ("roles", view::drive_roles(drive)),
+        ("size", view::optional_size(drive.size_bytes)),
+    ];
+    if let (Some(data), Some(used)) = (drive.data_bytes, drive.used_bytes) {
+        let free = size_text(data.saturating_sub(used));
+        rows.push(("data", format!("{} of {} in segments, {free} free", size_text(used), size_text(data))));
+    }
+    rows.push(("errors", drive.errors.to_string()));
+    for (name, latency) in [("reads", &drive.read_latency), ("writes", &drive.write_latency)] {
+        let quantile = |quantile| latency.as_ref().and_then(|latency| latency.quantile_us(quantile));
+        if let (Some(latency), Some(middle), Some(most)) = (latency, quantile(0.5), quantile(0.99)) {
+            rows.push((name, format!("{}, p50 {middle:.0} us, p99 {most:.0} us", latency.count())));
+        }
+    }
+    rows.push(("votes", if drive.votes { "yes" } else { "no" }.to_owned()));
+    rows.extend(drive.location.iter().flat_map(location_rows));
     if let Some(emulated) = &drive.emulated {
         rows.push(("emulated", view::emulated(emulated)));
         rows.push(("corrupted", format!("{} pages since the array started", emulated.corrupted_pages)));
     }
+    rows.extend(drive.next.clone().map(|next| ("next", next)));
     pairs(rows)
 }

@@ -9,6 +9,7 @@ mod command;
 mod confirm;
 mod copy;
 mod drive;
+mod drive_view;
 mod events;
 mod export;
 mod failure;

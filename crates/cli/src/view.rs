@@ -1,14 +1,17 @@
 //! What people see.
 
 use crate::{
+    drive_view::protection_rows,
     output::{pairs, table},
     size_text,
     time::{duration_text, utc_text},
 };
 use quoin_api::{
-    Capacity, Chap, Drive, DriveAnswers, EmulatedCondition, EmulatedDrive, Engine, GivingBack, Host,
-    Integrity, Mapping, Origin, Retention, Session, SpaceLevel, Status, Volume, VolumeKind,
+    Capacity, Chap, EmulatedCondition, EmulatedDrive, Engine, GivingBack, Host, Integrity, Mapping, Origin,
+    Retention, Session, SpaceLevel, Status, Volume, VolumeKind,
 };
+
+pub(crate) use crate::drive_view::{drive_roles, drive_state, drives};
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)
@@ -201,11 +204,12 @@ fn retention(retention: &Retention) -> String {
 }
 
 /// A name and what it is, as a line of the status shows them.
-type Rows = Vec<(&'static str, String)>;
+pub(crate) type Rows = Vec<(&'static str, String)>;
 
 pub(crate) fn status(status: &Status) -> String {
     let mut rows = identity_rows(status);
     rows.extend(object_rows(status));
+    rows.extend(status.protection.iter().flat_map(protection_rows));
     rows.extend(status.capacity.iter().flat_map(space_rows));
     rows.extend(upkeep_rows(status));
     let mut parts = vec![pairs(rows)];
@@ -332,43 +336,6 @@ fn integrity(integrity: &Integrity) -> String {
 fn figures(value: &impl serde::Serialize) -> String {
     let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(value) else { return String::new() };
     pairs(fields.iter().map(|(name, value)| (name.as_str(), value.to_string())).collect())
-}
-
-fn drives(drives: &[Drive]) -> String {
-    let any_emulated = drives.iter().any(|drive| drive.emulated.is_some());
-    let row = |d: &Drive| {
-        let path =
-            d.found_at.as_ref().map_or_else(|| d.path.clone(), |at| format!("{at} (not at {})", d.path));
-        let path = d.device.as_ref().map_or_else(|| path.clone(), |device| format!("{path} -> {device}"));
-        let roles = match (d.journal, d.data) {
-            (true, true) => "journal, data",
-            (true, false) => "journal",
-            (false, true) => "data",
-            (false, false) => "-",
-        };
-        let mut cells = vec![path, optional_size(d.size_bytes), roles.to_owned(), d.errors.to_string()];
-        if any_emulated {
-            cells.push(d.emulated.as_ref().map_or_else(|| "-".to_owned(), emulated));
-        }
-        cells.push(drive_state(d));
-        cells
-    };
-    // Reasons may be long: the state comes last.
-    let mut header = vec!["drive", "size", "roles", "errors"];
-    header.extend(any_emulated.then_some("emulated"));
-    header.push("state");
-    table(&header, drives.iter().map(row).collect(), "no drives")
-}
-
-/// How a drive is.
-pub(crate) fn drive_state(drive: &Drive) -> String {
-    match (&drive.reason, drive.answers) {
-        (Some(reason), _) => format!("offline: {reason}"),
-        (None, DriveAnswers::Suspect) => "SUSPECT: does not answer".to_owned(),
-        (None, DriveAnswers::Failed) => "FAILED: does not answer".to_owned(),
-        (None, DriveAnswers::InTime) if drive.no_room => "NO ROOM: its file system is full".to_owned(),
-        (None, DriveAnswers::InTime) => if drive.online { "online" } else { "not open" }.to_owned(),
-    }
 }
 
 /// `15k 180 IOPS 5.5 ms 150 MB/s, 10 times as slow`.

@@ -180,8 +180,8 @@ pub const SECTIONS: &[Section] = &[
             },
             Key {
                 name: "drive_fail_s",
-                about: "After so many seconds it has failed, and the pool goes offline until it answers. Less than the time \
-                        after which hosts give up a command, usually 30. Not less than drive_suspect_s.",
+                about: "After so many seconds it has failed: the pool goes on without it if it can, or goes offline until it \
+                        answers. Less than the time after which hosts give up a command, usually 30. Not less than drive_suspect_s.",
                 kind: Kind::Number(1, 3600),
                 default: "20, or drive_suspect_s if that is more",
                 example: "20",

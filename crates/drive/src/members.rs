@@ -10,7 +10,7 @@
 //! 3. The journal's set is not empty. Its members are needed and have the journal role.
 //!
 //! Invariants of a change ([`Members::change_problem`]):
-//! 4. No member disappears; what is gone stays gone, and what failed comes back only as what is absent does.
+//! 4. No member disappears; what is gone stays gone, and what failed does not come back.
 //! 5. At least one voter of the table before is still needed. The new table is written to it, so an opening that
 //!    reads all voters of an older table finds the newer one.
 //! 6. The journal's set changes only with its generation.
@@ -95,8 +95,6 @@ pub enum MemberState {
     Failed = 3,
     /// It left.
     Gone = 4,
-    /// It went away, and the pool went on without it. It may come back with all it holds.
-    Absent = 5,
 }
 
 impl fmt::Display for MemberState {
@@ -106,7 +104,6 @@ impl fmt::Display for MemberState {
             Self::Leaving => "leaving",
             Self::Failed => "failed",
             Self::Gone => "gone",
-            Self::Absent => "absent",
         })
     }
 }
@@ -128,7 +125,7 @@ pub struct Member {
     pub votes: bool,
     /// Its slabs, those of the journal included.
     pub slabs: u32,
-    /// What fails together with it, by name. Empty so far.
+    /// The name of its fault domain: drives with the same name may fail together. Empty: it is a domain of its own.
     pub domain: String,
     /// Generation of the table that was the first to call it failed; 0 if it has not failed.
     pub failed_at: MembersGeneration,
@@ -142,7 +139,7 @@ impl Member {
 
     /// Whether the pool went on without it, and segments may still name it.
     pub fn is_lost(&self) -> bool {
-        matches!(self.state, MemberState::Failed | MemberState::Absent)
+        self.state == MemberState::Failed
     }
 }
 
@@ -175,9 +172,9 @@ pub enum MembersCopy {
 }
 
 impl Members {
-    /// The table of a new pool whose drives have these labels, in the order of their numbers.
-    pub fn first(pool: PoolId, labels: &[Label]) -> Self {
-        let member = |label: &Label| Member {
+    /// The table of a new pool whose drives have these labels and are in these fault domains, in the order of their numbers.
+    pub fn first(pool: PoolId, labels: &[Label], domains: Vec<String>) -> Self {
+        let member = |(label, domain): (&Label, String)| Member {
             index: label.index,
             drive: label.drive,
             roles: label.roles,
@@ -185,7 +182,7 @@ impl Members {
             in_journal: label.roles.journal,
             votes: false,
             slabs: label.slabs(),
-            domain: String::new(),
+            domain,
             failed_at: MembersGeneration(0),
         };
         let mut members = Self {
@@ -194,7 +191,7 @@ impl Members {
             generation: MembersGeneration(1),
             journal_set: 1,
             next_index: labels.len() as u16,
-            all: labels.iter().map(member).collect(),
+            all: labels.iter().zip(domains).map(member).collect(),
         };
         members.appoint_voters();
         members
@@ -245,14 +242,9 @@ impl Members {
 
     /// Notes that a drive has failed, in the next table: the journal goes on without it, and no opening needs it any more.
     pub fn fail(&mut self, index: DriveIndex) {
-        self.lose(index, MemberState::Failed);
-    }
-
-    /// Notes in the next table that a drive is lost: failed, or absent.
-    pub fn lose(&mut self, index: DriveIndex, state: MemberState) {
         let next = self.generation.next();
         if let Some(member) = self.get_mut(index).filter(|member| member.is_needed()) {
-            (member.state, member.in_journal, member.votes) = (state, false, false);
+            (member.state, member.in_journal, member.votes) = (MemberState::Failed, false, false);
             member.failed_at = next;
         }
     }
@@ -317,10 +309,7 @@ impl Members {
         is_same
             && match member.state {
                 MemberState::Active | MemberState::Leaving => true,
-                MemberState::Failed => {
-                    matches!(after.state, MemberState::Failed | MemberState::Absent | MemberState::Gone)
-                }
-                MemberState::Absent => after.state != MemberState::Leaving,
+                MemberState::Failed => matches!(after.state, MemberState::Failed | MemberState::Gone),
                 MemberState::Gone => after.state == MemberState::Gone,
             }
     }
@@ -431,7 +420,6 @@ fn member(raw: &RawMember) -> Option<Member> {
             2 => MemberState::Leaving,
             3 => MemberState::Failed,
             4 => MemberState::Gone,
-            5 => MemberState::Absent,
             _ => return None,
         },
         in_journal: raw.flags & FLAG_IN_JOURNAL != 0,

@@ -198,7 +198,6 @@ fn stranger(drive: &Drive, members: &Members) -> Option<DriveError> {
             "it failed and the pool went on without it, so what it holds is stale; take it out of the configuration, and \
              erase it before it is used again"
         }
-        Some(MemberState::Absent) => "it was away while the pool went on, and has not been taken back yet",
         Some(MemberState::Gone) => {
             "it left the pool and holds nothing that is needed; take it out of the configuration, and erase it before it \
              is used again"

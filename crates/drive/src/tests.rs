@@ -58,7 +58,7 @@ pub(crate) fn pool(seed: u64, drives: u16) -> (Arc<SimWorld>, Vec<Arc<SimDisk>>)
                 formatted.push(format(disk, label(i as u16)).await.unwrap());
             }
             let labels: Vec<_> = formatted.iter().map(|drive| drive.label()).collect();
-            let members = Members::first(PoolId(uuid(7)), &labels);
+            let members = Members::first(PoolId(uuid(7)), &labels, vec![String::new(); labels.len()]);
             for drive in formatted.iter().take(MAX_VOTERS) {
                 drive.write_members(&members).await.unwrap();
             }

@@ -17,7 +17,7 @@
 
 use quoin_base::{GIB, KIB, MIB, SliceId, VolumeId};
 use quoin_drive::{Roles, open_set};
-use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, format};
+use quoin_pool::{FormatOptions, NewDrive, Pool, PoolOptions, Transaction, format};
 use quoin_world::{
     Buf, Completion, Disk, DiskOp, Mutex, Slice, Task, Thread,
     atomic::{AtomicBool, Ordering},
@@ -100,7 +100,9 @@ async fn open(world: Arc<LinuxWorld>, slices: u8) -> Arc<Pool> {
     let drive = Arc::new(Weightless::default());
     let disk = drive.clone() as Arc<dyn Disk>;
     let chosen = FormatOptions { pool_name: "destage".into(), slices, ..FormatOptions::default() };
-    format(&*world, vec![(disk.clone(), Roles { journal: true, data: true })], chosen).await.unwrap();
+    format(&*world, vec![NewDrive::alone(disk.clone(), Roles { journal: true, data: true })], chosen)
+        .await
+        .unwrap();
     let options = PoolOptions {
         buffer_bytes: 2 * GIB,
         dirty_bytes: GIB,

@@ -6,8 +6,8 @@
 //! nothing that the last durable checkpoint refers to is overwritten. A volume here is a bare address space
 //! of blocks: names, sizes and identities belong to the layers above, which keep them in the catalog.
 //!
-//! Does not: protect from the loss of a drive (the layout is
-//! `none` so far: one failed drive takes the pool offline until the drive is back).
+//! Does not: fill what a drive that failed held on other drives. Where the layout does not survive a drive that fails, the
+//! pool goes offline until the drive is back.
 //!
 //! Assumes of drives: a durable write or a flush that returned means it; other writes may be lost or torn by
 //! a power failure. `docs/architecture.md` tells how it works, `docs/format.md` what lies on the drives.
@@ -39,10 +39,11 @@ pub use integrity::{
     scrub::{Scrub, ScrubCounts, ScrubPosition},
 };
 pub use lifecycle::{
-    create::format,
+    create::{NewDrive, format},
     memory::MemoryShares,
     options::{FormatOptions, PoolOptions},
     pool::Pool,
+    protection::{DriveSpace, Protection},
     stats::{PoolStats, RecoveryStats, Removal, SliceSpace, VolumeStats},
 };
 pub use meta::{ObjectKind, Transaction};

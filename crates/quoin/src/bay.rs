@@ -1,7 +1,7 @@
 //! Drives by path, and by label where paths do not lead to them; and the notes beside them.
 
-use crate::notes::FileNotes;
-use quoin_array::{Bay, Finding, Notes, Opening};
+use crate::{data::DataDir, domains::usual_domain, location::location, notes::FileNotes};
+use quoin_array::{Bay, DriveLocation, Finding, Notes, Opening};
 use quoin_base::{DriveIndex, PoolId};
 use quoin_drive::{LABEL_BYTES, LABEL_OFFSETS, Label, Patience};
 use quoin_emulate::EmulatedDrive;
@@ -12,7 +12,7 @@ use std::{
     fs::{self, File},
     os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -27,7 +27,7 @@ const MOST_ENTRIES: usize = 4096;
 
 /// The drives of the configuration, opened through the operating system.
 pub(crate) struct PathBay {
-    paths: Vec<PathBuf>,
+    paths: Mutex<Vec<PathBuf>>,
     patience: Patience,
     /// Those that are emulated, by their paths.
     emulated: Arc<BTreeMap<PathBuf, Arc<EmulatedDrive>>>,
@@ -39,11 +39,13 @@ pub(crate) struct PathBay {
 pub(crate) struct ServingBay {
     pub(crate) drives: PathBay,
     pub(crate) notes: Arc<FileNotes>,
+    /// Where the configuration is, which a drive is added to.
+    pub(crate) data: DataDir,
 }
 
 impl Bay for ServingBay {
     fn paths(&self) -> Vec<String> {
-        self.drives.paths()
+        Bay::paths(&self.drives)
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
@@ -70,6 +72,27 @@ impl Bay for ServingBay {
         self.drives.device(path)
     }
 
+    fn location(&self, path: &str) -> Option<DriveLocation> {
+        location(path.as_ref())
+    }
+
+    fn domain(&self, path: &str) -> Option<String> {
+        usual_domain(path.as_ref())
+    }
+
+    fn add(&self, path: &str) -> Result<(), String> {
+        self.data.add_drive(path)?;
+        self.drives.paths().push(path.into());
+        Ok(())
+    }
+
+    fn remove(&self, path: &str) {
+        self.drives.paths().retain(|one| one != Path::new(path));
+        if let Err(why) = self.data.remove_drive(path) {
+            tracing::warn!(why, "a drive that was not added is still in quoin.toml");
+        }
+    }
+
     fn emulated(&self, path: &str) -> Option<Arc<EmulatedDrive>> {
         self.drives.emulated(path)
     }
@@ -81,7 +104,7 @@ impl Bay for ServingBay {
 
 impl PathBay {
     pub(crate) fn new(paths: Vec<PathBuf>, patience: Patience) -> Self {
-        Self { paths, patience, emulated: Arc::default(), busy: Arc::default() }
+        Self { paths: Mutex::new(paths), patience, emulated: Arc::default(), busy: Arc::default() }
     }
 
     /// The same with some of them emulated. `emulated` has them by their paths.
@@ -89,10 +112,14 @@ impl PathBay {
         Self { emulated: Arc::new(emulated), ..self }
     }
 
+    fn paths(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Opens all drives that can be opened, those of `pool` by their labels where paths do not lead to them. A process that
     /// was killed lets go of its drives a moment after it has ended.
     pub(crate) fn open_all(&self, pool: PoolId) -> Result<OpenedDisks, String> {
-        let (paths, fail_after) = (self.paths.clone(), self.patience.fail_after);
+        let (paths, fail_after) = (self.paths().clone(), self.patience.fail_after);
         let (sender, outcome) = mpsc::channel();
         // On a thread of its own: opening a drive that hangs cannot be interrupted.
         thread::spawn(move || sender.send(Ok(open_all(&paths, pool))));
@@ -259,7 +286,7 @@ fn search(paths: &[PathBuf], pool: PoolId, taken: &[PathBuf]) -> Vec<(DriveIndex
 
 impl Bay for PathBay {
     fn paths(&self) -> Vec<String> {
-        self.paths.iter().map(|path| path.display().to_string()).collect()
+        self.paths().iter().map(|path| path.display().to_string()).collect()
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
@@ -294,7 +321,7 @@ impl Bay for PathBay {
 
     fn begin_search(&self, pool: PoolId, taken: &[String]) -> Finding {
         let (sender, finding) = one_shot();
-        let (paths, mut taken) = (self.paths.clone(), taken.iter().map(PathBuf::from).collect::<Vec<_>>());
+        let (paths, mut taken) = (self.paths().clone(), taken.iter().map(PathBuf::from).collect::<Vec<_>>());
         // What is detached is not to be found by its label either.
         let detached = self.emulated.iter().filter(|(_, drive)| !drive.is_attached());
         taken.extend(detached.map(|(path, _)| path.clone()));

@@ -65,6 +65,29 @@ impl DataDir {
         self.write(CONFIG_FILE, text.as_bytes(), 0o644)
     }
 
+    /// Adds a drive to `quoin.toml`, behind what is there.
+    pub(crate) fn add_drive(&self, path: &str) -> Result<(), String> {
+        let text = self.config_text()?;
+        let added = format!("{}\n{}", text.trim_end_matches('\n').to_owned() + "\n", drive_table(path));
+        // A file that lists its drives in another form cannot be added to so.
+        match read(added.as_bytes()) {
+            Ok(_) => self.write(CONFIG_FILE, added.as_bytes(), 0o644).map_err(|failure| failure.to_string()),
+            Err(fault) => Err(format!("it cannot be added to quoin.toml as it is: {}", fault.why)),
+        }
+    }
+
+    /// Removes a drive that [`DataDir::add_drive`] added.
+    pub(crate) fn remove_drive(&self, path: &str) -> Result<(), String> {
+        let text = self.config_text()?;
+        let removed = text.replace(&format!("\n{}", drive_table(path)), "");
+        self.write(CONFIG_FILE, removed.as_bytes(), 0o644).map_err(|failure| failure.to_string())
+    }
+
+    fn config_text(&self) -> Result<String, String> {
+        let path = self.file(CONFIG_FILE);
+        fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    }
+
     pub(crate) fn read_token(&self) -> Result<String, Failure> {
         let path = self.file(TOKEN_FILE);
         let shown = path.display().to_string();
@@ -120,4 +143,9 @@ impl DataDir {
         let why = format!("cannot write {shown}: {error}");
         Failure::new("data directory not writable", shown, why, "check permissions and free space")
     }
+}
+
+/// A drive as a table of `quoin.toml`.
+fn drive_table(path: &str) -> String {
+    format!("[[drive]]\npath = {}\n", toml::Value::from(path))
 }

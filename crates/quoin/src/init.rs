@@ -2,15 +2,17 @@
 
 use crate::{
     data::DataDir,
+    domains::{DomainChoice, InDomain, domains},
     overwrite::{kept_pools, require_names},
+    protect::{Protected, choose},
 };
 use quoin_array::is_target_name;
-use quoin_base::{GIB, MIB, PoolId};
+use quoin_base::{GIB, Layout, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
 use quoin_config::{Config, DriveConfig, EventsConfig, ServeConfig, SpaceConfig};
 use quoin_drive::{DriveError, DriveWatch, MAX_SLICES, Patience, Probe, Roles, probe};
 use quoin_emulate::Emulation;
-use quoin_pool::FormatOptions;
+use quoin_pool::{FormatOptions, NewDrive};
 use quoin_world::{Disk, Thread};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
 use std::{fs, os::unix::fs::DirBuilderExt, path::PathBuf, sync::Arc};
@@ -28,9 +30,16 @@ const LARGE_SLAB_BYTES: u32 = 64 * MIB as u32;
 #[command(
     group = clap::ArgGroup::new("given").required(true).multiple(true).args(["drives", "drive"]),
     after_help = "Without --journal-drive, every drive holds both journal and data.\n\nExamples:\n  \
-                  quoin init --data /srv/a --drives 4 --drive-size 8G\n  \
-                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --journal-drive /dev/nvme0n1\n  \
+                  quoin init --data /srv/a --drives 4 --drive-size 8G   # one disk, nothing is protected\n  \
+                  quoin init --data /srv/t --drives 4 --drive-size 4G --domain file --layout raid5   # to try it\n  \
+                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc   # a mirror\n  \
+                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --drive /dev/sdd --drive /dev/sde \\\n      \
+                  --journal-drive /dev/nvme0n1 --journal-drive /dev/nvme1n1 --layout raid5\n  \
+                  quoin init --data /srv/a --drive /dev/sdb --drive /dev/sdc --drive /dev/sdd \\\n      \
+                  --domain /dev/sdb=shelf-1 --domain /dev/sdc=shelf-1 --domain /dev/sdd=shelf-2\n  \
                   quoin init --data /srv/t --drives 24 --drive-size 4G --emulate 15k\n\n\
+                  Drives on one disk are one fault domain. With several domains the layout is a mirror unless --layout \
+                  says otherwise; the journal is written to as many drives as it takes to tolerate the same failures.\n\n\
                   A drive that holds something else is refused; --force overwrites it. A pool \
                   with immutable snapshots, or one of which that cannot be told, is overwritten only if its name is given \
                   by --pool-name or typed at the terminal."
@@ -56,6 +65,14 @@ pub(crate) struct Args {
     /// The same for the drives of --journal-drive
     #[arg(long, value_name = "SPEED", requires = "journal_drive")]
     journal_emulate: Option<Emulation>,
+    /// How data is protected: none, mirror, mirror-3, mirror-4, raid5 (3+1), raid6 (4+2) or data+parity columns such as 8+2
+    /// [default: mirror if there are several fault domains, else none]
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<Layout>,
+    /// What counts as a fault domain: file (each drive file is one), or PATH=NAME, the name of a drive's domain; repeatable
+    /// [default: the disk that a drive is, or is on]
+    #[arg(long, value_name = "file|PATH=NAME")]
+    domain: Vec<DomainChoice>,
     /// Logs that the pool is divided into; each has its part of the drives and its own volumes
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_SLICES)))]
@@ -100,16 +117,25 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     if made.is_err() {
         new.iter().for_each(|path| drop(fs::remove_file(path)));
     }
-    let config = made?;
-    Output { format: global.output, headers: !global.no_headers }.show(&Made::of(&data, &config), Made::text);
+    let (config, protected) = made?;
+    let made = Made::of(&data, &config, protected);
+    Output { format: global.output, headers: !global.no_headers }.show(&made, Made::text);
     Ok(())
 }
 
-fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config, Failure> {
+fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<(Config, Protected), Failure> {
     let disks = candidates.iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let roles = candidates.iter().map(|candidate| candidate.roles);
-    let drives: Vec<_> = disks.into_iter().zip(roles).collect();
-    let options = format_options(&drives, &args.name, args.slices);
+    let paths: Vec<_> = candidates.iter().map(|candidate| candidate.path.as_path()).collect();
+    let in_domains = domains(&paths, &args.domain)?;
+    let drive = |((disk, candidate), domain): ((Arc<dyn Disk>, &Candidate), &InDomain)| NewDrive {
+        disk,
+        roles: candidate.roles,
+        domain: domain.name.clone(),
+    };
+    let drives: Vec<_> = disks.into_iter().zip(candidates).zip(&in_domains).map(drive).collect();
+    let mut options = format_options(&drives, &args.name, args.slices);
+    choose(&mut options, &drives, args.layout);
+    let protected = Protected::of(&options, &drives, &in_domains);
     // From here on the drives belong to the new pool.
     let pool = format(drives, options, args)?;
     let digits = pool.0.simple().to_string();
@@ -128,7 +154,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<Config,
     }
     // NOTE: last, since a directory with a configuration counts as an array.
     data.write_config(&config)?;
-    Ok(config)
+    Ok((config, protected))
 }
 
 fn check_names(args: &Args) -> Result<(), Failure> {
@@ -174,9 +200,9 @@ fn open(candidate: &Candidate) -> Result<Arc<dyn Disk>, Failure> {
 
 /// Small arrays get small slabs, so that their journal has extents enough and their reserve stays small; large ones
 /// get large slabs, so that the table of segments stays small.
-fn format_options(drives: &[(Arc<dyn Disk>, Roles)], name: &str, slices: u8) -> FormatOptions {
+fn format_options(drives: &[NewDrive], name: &str, slices: u8) -> FormatOptions {
     let sum = |wanted: fn(&Roles) -> bool| -> u64 {
-        drives.iter().filter(|(_, roles)| wanted(roles)).map(|(disk, _)| disk.len_bytes()).sum()
+        drives.iter().filter(|drive| wanted(&drive.roles)).map(|drive| drive.disk.len_bytes()).sum()
     };
     let (journal, data) = (sum(|roles| roles.journal), sum(|roles| roles.data));
     let mut options = FormatOptions { pool_name: name.to_owned(), slices, ..FormatOptions::default() };
@@ -189,33 +215,29 @@ fn format_options(drives: &[(Arc<dyn Disk>, Roles)], name: &str, slices: u8) -> 
 }
 
 /// Looks at every drive before it writes to any.
-fn format(
-    drives: Vec<(Arc<dyn Disk>, Roles)>,
-    options: FormatOptions,
-    args: &Args,
-) -> Result<PoolId, Failure> {
+fn format(drives: Vec<NewDrive>, options: FormatOptions, args: &Args) -> Result<PoolId, Failure> {
     let world = LinuxWorld::start(1).map_err(|error| {
         Failure::new("array not created", "this system", error.to_string(), "resolve the cause given above")
     })?;
     let (force, names) = (args.force, args.pool_name.clone());
     let inner = world.clone();
     let done = world.run_on(Thread::Data(0), async move {
-        let watched = drives.into_iter().map(|(disk, roles)| {
+        let watched = drives.into_iter().map(|NewDrive { disk, roles, domain }| {
             let watch = DriveWatch::new(inner.clone(), Patience::default(), |_| ());
             let which = format!("drive {}", disk.name());
             watch
                 .admit(disk)
-                .map(|disk| (disk, roles))
+                .map(|disk| NewDrive { disk, roles, domain })
                 .map_err(|error| Failure::new("array not created", which, error.to_string(), "try again"))
         });
         let drives = watched.collect::<Result<Vec<_>, _>>()?;
         // Without --force nothing may be there.
-        for (disk, _) in drives.iter().filter(|_| !force) {
+        for NewDrive { disk, .. } in drives.iter().filter(|_| !force) {
             refuse_what_is_there(disk.name(), probe(disk).await)?;
         }
         // With it, pools that may hold immutable snapshots must be named.
         if force {
-            let disks: Vec<_> = drives.iter().map(|(disk, _)| disk.clone()).collect();
+            let disks: Vec<_> = drives.iter().map(|drive| drive.disk.clone()).collect();
             require_names(&kept_pools(&disks).await, &names)?;
         }
         quoin_pool::format(&*inner, drives, options).await.map_err(|error| {
@@ -267,22 +289,24 @@ struct Made {
     pool: PoolId,
     iqn: String,
     drives: Vec<PathBuf>,
+    protection: Protected,
 }
 
 impl Made {
-    fn of(data: &DataDir, config: &Config) -> Self {
+    fn of(data: &DataDir, config: &Config, protection: Protected) -> Self {
         let Config { name, pool, iqn, .. } = config.clone();
-        Self { data: data.path().to_owned(), name, pool, iqn, drives: data.drive_paths(config) }
+        Self { data: data.path().to_owned(), name, pool, iqn, drives: data.drive_paths(config), protection }
     }
 
     fn text(&self) -> String {
         let count = self.drives.len();
         let data = self.data.display();
         format!(
-            "array {} created on {count} drive{}, target {}\nnext: quoin serve --data {data}",
+            "array {} created on {count} drive{}, target {}\n{}\nnext: quoin serve --data {data}",
             self.name,
             if count == 1 { "" } else { "s" },
-            self.iqn
+            self.iqn,
+            self.protection.text()
         )
     }
 }

@@ -4,12 +4,15 @@ mod bay;
 mod check;
 mod completions;
 mod data;
+mod domains;
 mod files;
 mod init;
+mod location;
 mod memory;
 mod nbd;
 mod notes;
 mod overwrite;
+mod protect;
 mod serve;
 mod show;
 

@@ -84,7 +84,8 @@ pub(crate) struct Args {
     /// Seconds after which a drive that does not answer is suspect [default: 5]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     drive_suspect: Option<u32>,
-    /// Seconds after which it has failed and the pool goes offline until it answers [default: 20]
+    /// Seconds after which it has failed: the pool goes on without it if it can, or goes offline until it answers
+    /// [default: 20]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     drive_fail: Option<u32>,
     #[command(flatten)]
@@ -232,7 +233,7 @@ async fn serve(
     let options = array_options(config, portal, nbd.addresses(), &memory);
     // The array, with its drives and the notes of its event log.
     let notes = Arc::new(FileNotes::new(data.file(NOTES_FILE)));
-    let bay = ServingBay { drives: bay, notes };
+    let bay = ServingBay { drives: bay, notes, data: data.clone() };
     let sessions = SessionMemory::new(memory.sessions_bytes);
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
     array.set_event_retention(config.events.retention());

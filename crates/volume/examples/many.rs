@@ -15,7 +15,7 @@
 
 use quoin_base::{GIB, MIB};
 use quoin_drive::{Roles, open_set};
-use quoin_pool::{FormatOptions, Pool, PoolOptions, PoolStats, Transaction, format};
+use quoin_pool::{FormatOptions, NewDrive, Pool, PoolOptions, PoolStats, Transaction, format};
 use quoin_volume::{Folder, ForkSpec, OriginKind, PoolSlot, Tags, Volume, VolumeSpec, Volumes};
 use quoin_world::{Disk, Slice};
 use quoin_world_sim::{SimOptions, SimWorld};
@@ -48,9 +48,13 @@ impl Rig {
         let (inside, disk) = (world.clone(), disk as Arc<dyn Disk>);
         let opened = world.run(async move {
             let options = FormatOptions { pool_name: "many".into(), ..FormatOptions::default() };
-            format(&*inside, vec![(disk.clone(), Roles { journal: true, data: true })], options)
-                .await
-                .unwrap();
+            format(
+                &*inside,
+                vec![NewDrive::alone(disk.clone(), Roles { journal: true, data: true })],
+                options,
+            )
+            .await
+            .unwrap();
             // Checkpoints are made when they are asked for, or when much has changed.
             let options = PoolOptions {
                 destage_after: Duration::from_secs(3600),

@@ -159,6 +159,10 @@ impl Array {
             init.extend(["--drive".to_owned(), file.display().to_string()]);
         }
         init.extend_from_slice(&self.init_args);
+        // Peers keep one copy too.
+        if !self.init_args.iter().any(|arg| arg.starts_with("--layout")) {
+            init.extend(["--layout".to_owned(), "none".to_owned()]);
+        }
         let init: Vec<&str> = init.iter().map(String::as_str).collect();
         self.commands = vec![self.run(&init)?.0];
         Ok(())

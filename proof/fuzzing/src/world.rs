@@ -2,7 +2,9 @@
 
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_drive::{Roles, inspect_set, open_set};
-use quoin_pool::{CheckReport, FormatOptions, ObjectKind, Pool, PoolOptions, Transaction, check, format};
+use quoin_pool::{
+    CheckReport, FormatOptions, NewDrive, ObjectKind, Pool, PoolOptions, Transaction, check, format,
+};
 use quoin_world::{Disk, Slice};
 use quoin_world_sim::{Image, SimDisk, SimOptions, SimWorld};
 use std::{
@@ -99,7 +101,7 @@ fn make() -> Base {
         ..FormatOptions::default()
     };
     bench
-        .run(|world, disk| async move { format(&*world, vec![(disk, both)], options).await })
+        .run(|world, disk| async move { format(&*world, vec![NewDrive::alone(disk, both)], options).await })
         .expect("a pool is made of an empty drive");
     let pool = bench.open().expect("a new pool opens");
     let volumes = bench.run(|_, _| fill(pool));

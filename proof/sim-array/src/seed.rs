@@ -9,9 +9,8 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::PoolId;
-use quoin_pool::format;
+use quoin_pool::{NewDrive, format};
 use quoin_sim::Outcome;
-use quoin_world::Disk;
 use quoin_world_sim::{PowerCut, SimDisk, SimOptions, SimWorld, Stopped};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -43,7 +42,7 @@ pub fn run_seed(seed: u64, verbose: bool) -> Outcome<Totals> {
     rng.set_stream(82);
     let (inner, options) = (world.clone(), scenario.format.clone());
     let drives = disks.iter().zip(&scenario.drives);
-    let drives = drives.map(|(disk, (_, roles))| (disk.clone() as Arc<dyn Disk>, *roles)).collect();
+    let drives = drives.map(|(disk, (_, roles))| NewDrive::alone(disk.clone(), *roles)).collect();
     let formatted = world.run(async move { format(&*inner, drives, options).await });
     let formatted = formatted.map_err(|e| e.to_string()).and_then(|made| made.map_err(|e| e.to_string()));
     let mut run = match formatted {

@@ -398,7 +398,7 @@ impl BootRun {
         let (shared, pool) = (self.shared.clone(), pool.clone());
         let adding = async move {
             shared.world.sleep(after).await;
-            match pool.add_drive(&*shared.world, disk).await {
+            match pool.add_drive(&*shared.world, disk, String::new()).await {
                 Ok(_) => shared.totals.lock().added_drives += 1,
                 // It was closed in between.
                 Err(PoolError::Offline { .. }) => {}

@@ -13,7 +13,7 @@ use crate::{
 use parking_lot::Mutex;
 use quoin_base::ByteRange;
 use quoin_drive::{Answers, DriveWatch, MemberState, Patience, inspect_set};
-use quoin_pool::{Pool, check, format};
+use quoin_pool::{NewDrive, Pool, check, format};
 use quoin_world::{Disk, Thread, World};
 use quoin_world_sim::{FaultPlan, PowerCut, SimDisk, SimOptions, SimWorld, Stopped};
 use rand::{RngExt, SeedableRng};
@@ -129,7 +129,7 @@ impl Run {
             .disks
             .iter()
             .zip(&self.scenario.drives)
-            .map(|(d, (_, roles))| (d.clone() as Arc<dyn Disk>, *roles))
+            .map(|(d, (_, roles))| NewDrive::alone(d.clone(), *roles))
             .collect();
         let (world, options) = (self.world.clone(), self.scenario.format.clone());
         let formatted = self.world.run(async move { format(&*world, disks, options).await });

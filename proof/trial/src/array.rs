@@ -91,7 +91,12 @@ impl Array {
             for drive in &array.drives {
                 init.extend(["--drive".to_owned(), drive.display().to_string()]);
             }
-            init.extend(["--slices".to_owned(), slices.to_string()]);
+            init.extend([
+                "--slices".to_owned(),
+                slices.to_string(),
+                "--layout".to_owned(),
+                "none".to_owned(),
+            ]);
             run(&init)?;
         }
         array.start()?;

@@ -26,7 +26,7 @@ fn array() -> (Arc<SimWorld>, Arc<SimDisk>, Arc<Array>) {
     let disk = world.disk("d0", 64 * MIB);
     let (inner, made) = (world.clone(), disk.clone());
     let format = async move {
-        let disks = vec![(made as Arc<dyn Disk>, Roles { journal: true, data: true })];
+        let disks = vec![quoin_pool::NewDrive::alone(made, Roles { journal: true, data: true })];
         let options = FormatOptions {
             slab_bytes: MIB as u32,
             row_bytes: 64 << 10,

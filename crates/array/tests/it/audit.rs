@@ -27,6 +27,8 @@ fn ann() -> Arc<Actor> {
 /// Carries out changes and looks at what is recorded of each.
 struct Audit<'a> {
     array: &'a Arc<Array>,
+    /// A drive to add.
+    spare: String,
     done: Mutex<BTreeMap<&'static str, Event>>,
 }
 
@@ -207,6 +209,12 @@ async fn work(audit: &Audit<'_>) {
     let slow = of(json!({ "action": "slow", "factor": 3 }));
     let event = audit.change("emulate_drive", array.emulate_drive(&drive, slow)).await;
     assert_eq!(field(&event, "slow_factor"), (json!(1), json!(3)));
+    let added = of(json!({ "path": audit.spare }));
+    let event = audit.change("add_drive", array.add_drive(added)).await;
+    assert_eq!(field(&event, "state"), (Value::Null, json!("active")));
+    let journal = array.status().drives[1].path.clone();
+    let event = audit.change("fail_drive", array.fail_drive(&journal)).await;
+    assert_eq!(field(&event, "state"), (json!("active"), json!("failed")));
     audit.change("start_scrub", array.start_scrub()).await;
     assert!(array.start_scrub().await.is_err(), "two scrubs at once");
     let event = audit.change("stop_scrub", array.stop_scrub()).await;
@@ -244,10 +252,11 @@ async fn work(audit: &Audit<'_>) {
 /// Who adds an operation adds it here, and sees to it that it is recorded.
 #[test]
 fn every_operation_that_changes_something_is_recorded_with_its_actor_before_and_after() {
-    let lab = Lab::new();
-    let array = lab.start();
+    // The second drive holds the journal only: the pool can do without it.
+    let lab = Lab::with_columns();
+    let (array, spare) = (lab.start(), lab.spare_drive());
     let recorded = lab.on_array(&array, async |array| {
-        let audit = Audit { array: &array, done: Mutex::default() };
+        let audit = Audit { array: &array, spare, done: Mutex::default() };
         volumes_and_snapshots(&audit).await;
         groups(&audit).await;
         access(&audit).await;

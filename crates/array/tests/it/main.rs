@@ -8,6 +8,7 @@ mod groups;
 mod guards;
 mod immutable;
 mod lab;
+mod layouts;
 mod modified;
 mod organised;
 mod recycle_bin;

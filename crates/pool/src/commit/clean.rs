@@ -119,9 +119,7 @@ impl Committer {
 
     /// A segment that lacks a column, and what is live in it is better protected elsewhere.
     pub(crate) fn to_relocate(&self, but: &BTreeSet<u32>) -> Option<(SegmentId, Segment)> {
-        let slice = &self.slice;
-        let is_due = |drive| slice.store.is_rebuild_due(drive, slice.world().now());
-        slice.segments.table.to_relocate(but, is_due)
+        self.slice.segments.table.to_relocate(but)
     }
 
     /// Cleans it no more.

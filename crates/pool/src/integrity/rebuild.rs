@@ -62,7 +62,7 @@ impl Slice {
             }
             match self.rebuild_some().await {
                 Ok(true) => {}
-                // What is left waits for a checkpoint, for the cleaner, or for a drive's repair delay.
+                // What is left waits for a checkpoint, or for the cleaner.
                 Ok(false) => {
                     self.front.placer.seal_idle();
                     self.requests.nudge();
@@ -83,8 +83,7 @@ impl Slice {
         loop {
             while moving.len() < MOVES_AT_ONCE && failure.is_none() && !self.store.health().is_failed() {
                 let kept = self.space.checkpoint_slabs();
-                let is_due = |drive| self.store.is_rebuild_due(drive, self.world().now());
-                let Some(next) = self.segments.table.begin_move(kept, &under_way, is_due) else { break };
+                let Some(next) = self.segments.table.begin_move(kept, &under_way) else { break };
                 under_way.insert(next.segment);
                 moving.push(async move {
                     let made = self.make_column(&next).await;

@@ -1,17 +1,19 @@
 //! Which slabs of the journal are free, and which records the others hold.
 //!
 //! Invariants:
-//! 1. A slab is free, or belongs to one extent; the slabs of an extent lie on different drives.
+//! 1. A slab is free, or belongs to one extent; the slabs of an extent lie on different drives, and in different fault domains
+//!    while the set has as many as an extent has columns.
 //! 2. An extent is made of free slabs when a lane takes it: of the drives with the most. So no slab is left over while
 //!    enough other drives have one, however the drives differ in size. Its header names its slabs.
 //! 3. Slabs of drives outside the journal's set are neither free nor given out.
 
 use super::slabs::Slabs;
+use crate::meta::Domain;
 use quoin_base::{DriveIndex, Sequence};
 use quoin_drive::Members;
 use quoin_stripe::Column;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -33,6 +35,8 @@ struct Extent {
 pub(crate) struct Extents {
     /// How many slabs an extent has, if the set has as many drives.
     columns: usize,
+    /// The fault domain of each drive; one that is not here is alone in its own.
+    domains: BTreeMap<DriveIndex, Domain>,
     /// By drive of the journal's set, those that came free first in front.
     free: BTreeMap<DriveIndex, VecDeque<u32>>,
     /// How many extents can be made of the free slabs.
@@ -52,6 +56,8 @@ pub(crate) struct Extents {
 pub(crate) struct JournalUse {
     pub total: u64,
     pub used: u64,
+    /// The fewest drives that any extent in use lies on, or that the next will.
+    pub columns: u8,
     /// Extents taken since the pool was opened.
     pub taken: u64,
 }
@@ -93,32 +99,84 @@ impl Extents {
             free.entry(column.drive).or_default().push_back(column.slab);
         }
         let columns = columns.min(free.len()).max(1);
-        let total = extents_of(columns, free.values().map(VecDeque::len));
         let held: Vec<_> = held.into_iter().map(|held| Some(Extent { held, open: false })).collect();
         for column in held.iter().flatten().flat_map(|extent| extent.held.slabs.iter()) {
             if let Some(free) = free.get_mut(&column.drive) {
                 free.retain(|slab| *slab != column.slab);
             }
         }
-        let mut extents = Self { columns, free, free_extents: 0, total, held, next_number, taken: 0, set: 0 };
+        let domains = BTreeMap::new();
+        let mut extents =
+            Self { columns, domains, free, free_extents: 0, total: 0, held, next_number, taken: 0, set: 0 };
+        extents.count_all();
         extents.count_free();
         extents
     }
 
+    /// The same over drives in these fault domains.
+    pub(crate) fn over(mut self, domains: BTreeMap<DriveIndex, Domain>) -> Self {
+        self.domains = domains;
+        self.count_all();
+        self.count_free();
+        self
+    }
+
+    /// What an extent has one slab of: the fault domain of a drive, or the drive itself while the set has fewer domains than
+    /// an extent has columns.
+    fn kept_apart(&self) -> impl Fn(DriveIndex) -> Domain + use<> {
+        let domain_of: BTreeMap<_, _> = self
+            .free
+            .keys()
+            .map(|drive| (*drive, self.domains.get(drive).copied().unwrap_or(Domain(drive.0))))
+            .collect();
+        let are_enough = domain_of.values().collect::<BTreeSet<_>>().len() >= self.columns;
+        move |drive| match domain_of.get(&drive) {
+            Some(domain) if are_enough => *domain,
+            _ => Domain(drive.0),
+        }
+    }
+
+    /// How many extents can be made of so many slabs of each drive of the set.
+    fn extents_of_drives(&self, slabs: impl Fn(DriveIndex, usize) -> usize) -> u64 {
+        let (apart, mut counts) = (self.kept_apart(), BTreeMap::<Domain, usize>::new());
+        for (drive, free) in &self.free {
+            *counts.entry(apart(*drive)).or_default() += slabs(*drive, free.len());
+        }
+        extents_of(self.columns, counts.values().copied())
+    }
+
     fn count_free(&mut self) {
-        self.free_extents = extents_of(self.columns, self.free.values().map(VecDeque::len));
+        self.free_extents = self.extents_of_drives(|_, free| free);
+    }
+
+    /// Counts what the journal can hold: over all slabs of the set, free or not.
+    fn count_all(&mut self) {
+        self.total = self.extents_of_drives(|drive, free| {
+            let of_drive = |extent: &&Extent| extent.held.slabs.iter().any(|column| column.drive == drive);
+            free + self.held.iter().flatten().filter(of_drive).count()
+        });
     }
 
     pub(crate) fn take(&mut self) -> Option<TakenExtent> {
         if self.free_extents == 0 {
             return None;
         }
-        let mut drives: Vec<_> = self.free.iter_mut().filter(|(_, slabs)| !slabs.is_empty()).collect();
-        // NOTE: from the drives with the most free slabs, so that the rest makes as many extents as possible.
-        drives.sort_by_key(|(_, slabs)| std::cmp::Reverse(slabs.len()));
+        // The roomiest drive of each domain, and how much the domain has.
+        let (apart, mut domains) = (self.kept_apart(), BTreeMap::<Domain, (usize, usize, DriveIndex)>::new());
+        for (drive, slabs) in self.free.iter().filter(|(_, slabs)| !slabs.is_empty()) {
+            let (all, most, roomiest) = domains.entry(apart(*drive)).or_insert((0, 0, *drive));
+            *all += slabs.len();
+            if slabs.len() > *most {
+                (*most, *roomiest) = (slabs.len(), *drive);
+            }
+        }
+        // NOTE: from the domains with the most free slabs, so that the rest makes as many extents as possible.
+        let mut domains: Vec<_> = domains.into_values().collect();
+        domains.sort_by_key(|(all, _, _)| std::cmp::Reverse(*all));
         let mut columns = Vec::with_capacity(self.columns);
-        for (drive, slabs) in drives.into_iter().take(self.columns) {
-            columns.extend(slabs.pop_front().map(|slab| Column { drive: *drive, slab }));
+        for (_, _, drive) in domains.into_iter().take(self.columns) {
+            let slab = self.free.get_mut(&drive).and_then(VecDeque::pop_front);
+            columns.extend(slab.map(|slab| Column { drive, slab }));
         }
         assert_eq!(columns.len(), self.columns, "an extent that counts as free has all its slabs");
         let slabs = Slabs::new(&columns)
@@ -179,16 +237,12 @@ impl Extents {
 
     /// Takes a drive out of the set: nothing is written to its slabs any more.
     fn leave(&mut self, drive: DriveIndex) {
-        let Some(free) = self.free.remove(&drive) else { return };
-        // What the journal can hold is counted anew: over the slabs of the other drives, free or not.
-        let on_others = self.free.iter().map(|(drive, free)| {
-            let of_drive = |extent: &&Extent| extent.held.slabs.iter().any(|c| c.drive == *drive);
-            free.len() + self.held.iter().flatten().filter(of_drive).count()
-        });
-        let on_others: Vec<_> = on_others.collect();
-        drop(free);
+        if self.free.remove(&drive).is_none() {
+            return;
+        }
         self.columns = self.columns.min(self.free.len()).max(1);
-        self.total = extents_of(self.columns, on_others.iter().copied());
+        // What the journal can hold is counted anew: over the slabs of the other drives.
+        self.count_all();
         for extent in self.held.iter_mut().flatten() {
             // One that lay there alone keeps its name: the store asked [`Extents::needs`] before.
             if let Some(rest) = extent.held.slabs.only(|column| column.drive != drive) {
@@ -220,7 +274,9 @@ impl Extents {
     }
 
     pub(crate) fn usage(&self) -> JournalUse {
+        let held = self.held.iter().flatten().map(|extent| extent.held.slabs.len());
         JournalUse {
+            columns: held.fold(self.columns, usize::min) as u8,
             total: self.total,
             used: self.total - self.free_extents.min(self.total),
             taken: self.taken,
@@ -293,6 +349,26 @@ mod tests {
             used.dedup();
             assert_eq!(used.len(), count, "no slab is given out twice");
         }
+    }
+
+    #[test]
+    fn columns_lie_in_different_domains_while_there_are_enough() {
+        // Drives 0 and 1 fail together; 2 and 3 are alone.
+        let domains = || BTreeMap::from([(DriveIndex(0), Domain(0)), (DriveIndex(1), Domain(0))]);
+        let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1).over(domains());
+        assert_eq!(extents.usage().total, 4, "each has a slab of drive 2");
+        for _ in 0..4 {
+            let taken = extents.take().unwrap();
+            assert!(taken.slabs.iter().any(|column| column.drive.0 == 2), "{:?}", taken.slabs);
+        }
+        assert!(extents.take().is_none());
+        let three = Extents::new(3, slabs(&[4, 4, 4, 4]), [], 1).over(domains());
+        assert_eq!(three.usage().total, 4);
+        // With one domain left, its drives are better than one of them.
+        let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1).over(domains());
+        extents.follow(&members(2, &[0, 1]));
+        assert_eq!(extents.usage().total, 4);
+        assert_eq!(extents.take().unwrap().slabs.len(), 2);
     }
 
     #[test]

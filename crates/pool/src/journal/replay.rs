@@ -79,7 +79,7 @@ impl Replay {
         let next_number = bounds.next_extent + slabs.len() as u64;
         Self {
             records: Vec::new(),
-            extents: Extents::new(store.journal_columns(), slabs, [], next_number),
+            extents: Extents::new(store.journal_columns(), slabs, [], next_number).over(store.domains()),
             next_sequence: beyond(bounds.tail),
             batches: 0,
             torn: Vec::new(),
@@ -141,7 +141,7 @@ pub(crate) async fn read_journal(
     let last = records.last().map_or(0, |r| r.header.sequence.get());
     Ok(Replay {
         records,
-        extents: Extents::new(store.journal_columns(), slabs, held, next_number),
+        extents: Extents::new(store.journal_columns(), slabs, held, next_number).over(store.domains()),
         next_sequence: beyond(Sequence(last.max(tail.0))),
         batches,
         torn,

@@ -4,20 +4,42 @@ use crate::{
     error::PoolError,
     format::{MAX_TABLE_SLABS, POOL_BLOCK_BYTES, ROOT_MAGIC, Root, zeroed},
     lifecycle::options::FormatOptions,
-    meta::least_table_slabs,
+    meta::{least_table_slabs, net_slabs},
     space::Overhead,
-    store::Store,
+    store::{Store, domain_problem},
 };
-use quoin_base::{DriveId, DriveIndex, Epoch, LabelGeneration, PoolId, SliceId, VolumeId};
+use quoin_base::{DriveId, DriveIndex, Epoch, LabelGeneration, Layout, PoolId, SliceId, VolumeId};
 use quoin_drive::{
     Drive, FORMAT_VERSION, Fences, Label, MAX_SLICES, MOST_JOURNAL_COLUMNS, Roles, WriterSession, slabs_start,
 };
 use quoin_world::{Compiled, Disk, World};
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 use uuid::Builder;
 
 /// Segments' worth of data slabs below which a slice could not keep its reserve. Each of several slices begins with as many.
 const MIN_DATA_SEGMENTS: u64 = 24;
+
+/// A drive that a pool gets.
+#[derive(Clone)]
+pub struct NewDrive {
+    /// Where it stores.
+    pub disk: Arc<dyn Disk>,
+    /// What it is used for.
+    pub roles: Roles,
+    /// The name of its fault domain: drives with the same name may fail together. At most 32 bytes; empty: it is a
+    /// domain of its own.
+    pub domain: String,
+}
+
+impl NewDrive {
+    /// One that is a fault domain of its own.
+    pub fn alone(disk: Arc<dyn Disk>, roles: Roles) -> Self {
+        Self { disk, roles, domain: String::new() }
+    }
+}
 
 /// Makes a pool of these disks, which may hold anything: it is overwritten. The caller has made sure that
 /// nobody needs it.
@@ -27,23 +49,20 @@ const MIN_DATA_SEGMENTS: u64 = 24;
 /// written then. [`PoolError::Drive`] if a disk fails: what was on the disks may be lost.
 pub fn format(
     world: &dyn World,
-    disks: Vec<(Arc<dyn Disk>, Roles)>,
+    drives: Vec<NewDrive>,
     options: FormatOptions,
 ) -> Compiled<'_, Result<PoolId, PoolError>> {
-    Box::pin(make(world, disks, options))
+    Box::pin(make(world, drives, options))
 }
 
-async fn make(
-    world: &dyn World,
-    disks: Vec<(Arc<dyn Disk>, Roles)>,
-    options: FormatOptions,
-) -> Result<PoolId, PoolError> {
-    check_options(&disks, &options)?;
+async fn make(world: &dyn World, drives: Vec<NewDrive>, options: FormatOptions) -> Result<PoolId, PoolError> {
+    check_options(&drives, &options)?;
     let pool = PoolId(random_uuid(world));
     let created_ms = world.wall_clock_ms();
-    let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
-    let mut drives: Vec<Arc<Drive>> = Vec::new();
-    for (index, (disk, roles)) in disks.into_iter().enumerate() {
+    let journal_drives = drives.iter().filter(|drive| drive.roles.journal).count();
+    let overhead = overhead(&options, &drives);
+    let mut formatted: Vec<(Arc<Drive>, String)> = Vec::new();
+    for (index, NewDrive { disk, roles, domain }) in drives.into_iter().enumerate() {
         let len_bytes = disk.len_bytes();
         let label = Label {
             pool,
@@ -64,19 +83,19 @@ async fn make(
             journal_columns: options.journal_columns,
             layout: options.layout,
         };
-        drives.push(Drive::format(disk, label, WriterSession::unnamed(Epoch::default())).await?);
+        let session = WriterSession::unnamed(Epoch::default());
+        formatted.push((Drive::format(disk, label, session).await?, domain));
     }
-    let overhead = overhead(&options, drives.iter().map(|drive| drive.label().roles));
-    let store = Store::format(drives, overhead.raw(MIN_DATA_SEGMENTS * overhead.segment())).await?;
+    let store = Store::format(formatted, overhead.raw(MIN_DATA_SEGMENTS * overhead.segment())).await?;
     for slice in (0..options.slices).map(SliceId) {
         store.harden_root(slice, &first_root(pool, slice)).await?;
     }
     Ok(pool)
 }
 
-/// What protection takes on drives with these roles.
-fn overhead(options: &FormatOptions, roles: impl Iterator<Item = Roles>) -> Overhead {
-    Overhead::of_drives(options.layout, roles.filter(|roles| roles.data).count())
+/// What protection takes on these drives.
+fn overhead(options: &FormatOptions, drives: &[NewDrive]) -> Overhead {
+    Overhead::of_domains(options.layout, domain_count(drives, |roles| roles.data))
 }
 
 /// The root of a slice without volumes.
@@ -112,71 +131,128 @@ fn geometry_problem(options: &FormatOptions) -> Option<String> {
     None
 }
 
-fn check_options(disks: &[(Arc<dyn Disk>, Roles)], options: &FormatOptions) -> Result<(), PoolError> {
+fn check_options(drives: &[NewDrive], options: &FormatOptions) -> Result<(), PoolError> {
     let refuse = |why: String| Err(PoolError::Refused(why));
-    if disks.is_empty() {
+    if drives.is_empty() {
         return refuse("a pool needs at least one drive".into());
     }
-    if disks.len() > 1024 {
-        return refuse(format!("a pool has at most 1,024 drives, not {}", disks.len()));
-    }
-    if let Some(why) = geometry_problem(options) {
-        return refuse(why);
+    if drives.len() > 1024 {
+        return refuse(format!("a pool has at most 1,024 drives, not {}", drives.len()));
     }
     let slices = options.slices;
     if !(1..=MAX_SLICES).contains(&slices) {
         return refuse(format!("a pool has from 1 to {MAX_SLICES} slices, not {slices}"));
     }
-    if !disks.iter().any(|(_, roles)| roles.journal) {
-        return refuse("a pool needs at least one drive with the journal role".into());
+    let in_domain = drives.iter().find_map(|drive| domain_problem(&drive.domain));
+    if let Some(why) = geometry_problem(options).or(in_domain).or_else(|| domains_lack(drives, options)) {
+        return refuse(why);
     }
-    let journal_drives = disks.iter().filter(|(_, roles)| roles.journal).count();
-    let columns = options.journal_columns;
-    if !(1..=MOST_JOURNAL_COLUMNS).contains(&columns) {
-        return refuse(format!("a journal has from 1 to {MOST_JOURNAL_COLUMNS} columns, not {columns}"));
-    }
-    if journal_drives < columns.into() {
-        return refuse(format!(
-            "a journal of {columns} columns needs as many drives with the journal role, not {journal_drives}"
-        ));
-    }
-    let data_drives = disks.iter().filter(|(_, roles)| roles.data).count();
-    let (layout, domains) = (options.layout, usize::from(options.layout.columns()));
-    if data_drives < domains {
-        return refuse(format!(
-            "layout {layout} needs {domains} fault domains, and there are {data_drives} drives with the data role: add {} \
-             drives, or choose a layout with fewer columns",
-            domains - data_drives
-        ));
-    }
-    let data_slabs = data_slabs(disks, options, journal_drives)?;
+    let data_slabs: u64 = data_slabs(drives, options)?.into_values().sum();
     if least_table_slabs(data_slabs, options.slab_bytes.into()) > MAX_TABLE_SLABS as u64 {
         return refuse(format!(
             "{data_slabs} data slabs of {} bytes are more than a pool can keep count of: make the slabs larger",
             options.slab_bytes
         ));
     }
-    let overhead = overhead(options, disks.iter().map(|(_, roles)| *roles));
-    let least = overhead.raw(MIN_DATA_SEGMENTS * overhead.segment()) * u64::from(slices);
-    if data_slabs < least {
+    let overhead = overhead(options, drives);
+    let (net, least) =
+        (options.net_data_slabs(drives)?, MIN_DATA_SEGMENTS * overhead.segment() * u64::from(slices));
+    if data_slabs < overhead.raw(least / u64::from(slices)) * u64::from(slices) || net < least {
         let fewer = if slices > 1 { ", or fewer slices" } else { "" };
+        let protected = if options.layout == Layout::NONE {
+            String::new()
+        } else {
+            format!(", which hold as much as {net} with layout {}", options.layout)
+        };
         return refuse(format!(
-            "the drives have room for {data_slabs} data slabs of {} bytes; at least {least} are needed: \
-             take larger or more drives{fewer}",
-            options.slab_bytes
+            "the drives have room for {data_slabs} data slabs of {} bytes{protected}; at least {} are needed: take larger or \
+             more drives{fewer}",
+            options.slab_bytes,
+            overhead.raw(least)
         ));
     }
     Ok(())
 }
 
-/// The slabs of all drives that remain for data beside the journal.
-fn data_slabs(
-    disks: &[(Arc<dyn Disk>, Roles)],
-    options: &FormatOptions,
-    journal_drives: usize,
-) -> Result<u64, PoolError> {
-    let mut data_slabs = 0;
-    for (disk, roles) in disks {
+/// What the drives lack for the layout or the journal, if they lack anything.
+fn domains_lack(drives: &[NewDrive], options: &FormatOptions) -> Option<String> {
+    let of_journal = domain_count(drives, |roles| roles.journal);
+    let of_data = domain_count(drives, |roles| roles.data);
+    let columns = options.journal_columns;
+    let (layout, needed) = (options.layout, usize::from(options.layout.columns()));
+    match () {
+        () if of_journal == 0 => Some("a pool needs at least one drive with the journal role".into()),
+        () if !(1..=MOST_JOURNAL_COLUMNS).contains(&columns) => {
+            Some(format!("a journal has from 1 to {MOST_JOURNAL_COLUMNS} columns, not {columns}"))
+        }
+        () if of_data < needed => {
+            let lacking = needed - of_data;
+            Some(format!(
+                "layout {} needs {needed} fault domains, and the drives with the data role are in {of_data}: add drives in \
+                 {lacking} more, or choose {}",
+                layout.described(),
+                fitting(of_data)
+            ))
+        }
+        () if of_journal < columns.into() => Some(format!(
+            "a journal on {columns} drives side by side needs {columns} fault domains, and the drives with the journal role \
+             are in {of_journal}: add journal drives in {} more, or choose a layout that tolerates fewer failures",
+            usize::from(columns) - of_journal
+        )),
+        () => None,
+    }
+}
+
+/// The named layouts that so many fault domains have room for.
+fn fitting(domains: usize) -> String {
+    let named =
+        ["raid6", "raid5", "2+1", "mirror-3", "mirror"].into_iter().filter_map(|name| name.parse().ok());
+    let fitting: Vec<_> = named.filter(|layout: &Layout| usize::from(layout.columns()) <= domains).collect();
+    if fitting.is_empty() {
+        return "none, which protects nothing".into();
+    }
+    fitting.iter().map(Layout::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+/// A number for the fault domain of each drive.
+fn numbered(drives: &[NewDrive]) -> impl Iterator<Item = (usize, &NewDrive)> {
+    let of = |(number, drive): (usize, &NewDrive)| {
+        let is_same = |other: &NewDrive| !drive.domain.is_empty() && other.domain == drive.domain;
+        drives.iter().position(is_same).unwrap_or(number)
+    };
+    drives.iter().enumerate().map(move |(number, drive)| (of((number, drive)), drive))
+}
+
+/// How many fault domains have drives with such roles.
+fn domain_count(drives: &[NewDrive], wanted: impl Fn(&Roles) -> bool) -> usize {
+    numbered(drives)
+        .filter(|(_, drive)| wanted(&drive.roles))
+        .map(|(domain, _)| domain)
+        .collect::<BTreeSet<_>>()
+        .len()
+}
+
+impl FormatOptions {
+    /// About how much data these drives would hold: what protects it is taken off, and the journal. The pool keeps a part of
+    /// it for metadata and as a reserve.
+    ///
+    /// # Errors
+    /// [`PoolError::Refused`] if a drive is too small for its part of the journal.
+    pub fn data_bytes(&self, drives: &[NewDrive]) -> Result<u64, PoolError> {
+        Ok(self.net_data_slabs(drives)? * u64::from(self.slab_bytes))
+    }
+
+    fn net_data_slabs(&self, drives: &[NewDrive]) -> Result<u64, PoolError> {
+        let slabs = data_slabs(drives, self)?;
+        Ok(net_slabs(slabs.values().copied(), self.layout))
+    }
+}
+
+/// The slabs that remain for data beside the journal, by fault domain.
+fn data_slabs(drives: &[NewDrive], options: &FormatOptions) -> Result<BTreeMap<usize, u64>, PoolError> {
+    let journal_drives = drives.iter().filter(|drive| drive.roles.journal).count();
+    let mut data_slabs = BTreeMap::new();
+    for (domain, NewDrive { disk, roles, .. }) in numbered(drives) {
         let slabs = disk.len_bytes().saturating_sub(slabs_start(disk.len_bytes(), options.slab_bytes))
             / u64::from(options.slab_bytes);
         let journal = if roles.journal {
@@ -192,7 +268,9 @@ fn data_slabs(
                 options.slab_bytes
             )));
         }
-        data_slabs += if roles.data { slabs - journal } else { 0 };
+        if roles.data {
+            *data_slabs.entry(domain).or_default() += slabs - journal;
+        }
     }
     Ok(data_slabs)
 }

@@ -8,6 +8,7 @@ pub(crate) mod open;
 pub(crate) mod options;
 mod pledge;
 pub(crate) mod pool;
+pub(crate) mod protection;
 pub(crate) mod recovered;
 mod report;
 pub(crate) mod slice;

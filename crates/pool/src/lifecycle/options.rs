@@ -27,12 +27,12 @@ pub struct FormatOptions {
     /// and at most 8 GiB on all journal drives for each journal column. Rounded up to slabs; by default
     /// each slice has enough for sixteen extents.
     pub journal_bytes: Option<u64>,
-    /// On how many drives with the journal role each extent of the journal lies: from 1 to 4, and no more than
-    /// there are. The open pool survives the loss of all but one of them, if they hold nothing else.
+    /// On how many drives with the journal role each extent of the journal lies, in distinct fault domains: from 1 to 4,
+    /// and no more than these drives have. The open pool survives the loss of all but one of them, if they hold nothing else.
     pub journal_columns: u8,
     /// Logs that the pool is divided into, each with its own volumes: from 1 to 16.
     pub slices: u8,
-    /// How data is protected over the drives with the data role, which count as a fault domain each.
+    /// How data is protected over the fault domains of the drives with the data role.
     pub layout: Layout,
 }
 

@@ -201,6 +201,11 @@ impl Pool {
         self.store.members()
     }
 
+    /// The drive with a number, if it is open.
+    pub fn drive(&self, index: DriveIndex) -> Option<Arc<Drive>> {
+        self.store.drive(index)
+    }
+
     /// What opening it took.
     pub fn recovery(&self) -> RecoveryStats {
         self.recovery
@@ -263,7 +268,8 @@ impl Pool {
         self.slices.iter().for_each(|slice| slice.flips().add(blocks));
     }
 
-    /// Adds a drive for data while the pool serves. Returns its number. What is on the disk is overwritten: the caller has
+    /// Adds a drive for data, in the fault domain of this name, while the pool serves: empty, it is a domain of its own.
+    /// Returns its number. What is on the disk is overwritten: the caller has
     /// made sure that nobody needs it. No later opening does without the drive.
     ///
     /// If it fails and the pool is offline then, or if its future is dropped, the pool may have the drive or not. Keep it
@@ -278,9 +284,10 @@ impl Pool {
         &'a self,
         world: &'a dyn World,
         disk: Arc<dyn Disk>,
+        domain: String,
     ) -> Compiled<'a, Result<DriveIndex, PoolError>> {
         let id = DriveId(random_uuid(world));
-        Box::pin(async move { self.store.add_drive(disk, id, world.wall_clock_ms()).await })
+        Box::pin(async move { self.store.add_drive(disk, domain, id, world.wall_clock_ms()).await })
     }
 
     /// An object of the catalog.

@@ -44,7 +44,8 @@ mod table_slabs;
 
 use granted::Granted;
 use index::Index;
-pub(crate) use layouts::{Domain, Layouts};
+pub(crate) use layouts::{Domain, Layouts, net_slabs};
+pub(crate) use losses::Losses;
 pub(crate) use moves::ColumnMove;
 use moves::LeftSlab;
 use table_slabs::most_data_slabs;

@@ -180,7 +180,7 @@ impl Bench {
             layout: Layout::NONE,
         };
         let disk: Arc<dyn Disk> = Arc::new(SharedDisk(self.disk.clone()));
-        format(&*self.world, vec![(disk, roles)], options).await.unwrap();
+        format(&*self.world, vec![crate::NewDrive::alone(disk, roles)], options).await.unwrap();
         let pool = self.open().await;
         pool.commit(Transaction::new().create_volume(self.volume)).await.unwrap();
         pool.close().await.unwrap();

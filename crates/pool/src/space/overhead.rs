@@ -48,9 +48,9 @@ impl Overhead {
         (bytes * u64::from(self.metadata_copies * self.data)).div_ceil(self.columns.into())
     }
 
-    /// The same of a layout over so many drives, each a fault domain.
-    pub(crate) fn of_drives(layout: Layout, drives: usize) -> Self {
-        let domains = (0..drives as u16).map(|drive| (DriveIndex(drive), Domain(drive)));
+    /// The same of a layout over drives in so many fault domains.
+    pub(crate) fn of_domains(layout: Layout, domains: usize) -> Self {
+        let domains = (0..domains as u16).map(|drive| (DriveIndex(drive), Domain(drive)));
         Self::of(&Layouts::new(layout, 0, domains.collect()))
     }
 

@@ -3,7 +3,7 @@
 //! It holds data: the journal stays on the drives that it is on. Until the table of members with it is in force, nothing of the
 //! pool is on it, and an opening leaves it out. From then on no opening does without it.
 
-use super::{Store, grants::OfDrive};
+use super::{Store, domain_problem, grants::OfDrive};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -24,6 +24,7 @@ impl Store {
     pub(crate) async fn add_drive(
         &self,
         disk: Arc<dyn Disk>,
+        domain: String,
         id: DriveId,
         created_ms: u64,
     ) -> Result<DriveIndex, PoolError> {
@@ -39,6 +40,9 @@ impl Store {
             return Err(refuse(format!("a pool has at most {MAX_MEMBERS} drives in its life")));
         }
         let index = DriveIndex(index);
+        if let Some(why) = domain_problem(&domain) {
+            return Err(refuse(why));
+        }
         if let Some(why) = self.slabs_problem(disk.len_bytes()) {
             return Err(refuse(why));
         }
@@ -51,13 +55,13 @@ impl Store {
             Label { drive: id, index, roles, journal_slabs: 0, fences, created_ms, ..self.label.clone() };
         let drive = Drive::format(disk, label, session).await?;
         if planted(Bug::MemberBeforeGrants) {
-            self.make_member(&drive).await?;
+            self.make_member(&drive, &domain).await?;
         }
         let grants = self.grants.format_added(&drive).await?;
 
         // NOTE: a member only when its grant pages are there: an opening reads those of every member.
         if !planted(Bug::MemberBeforeGrants) {
-            self.make_member(&drive).await?;
+            self.make_member(&drive, &domain).await?;
         }
         self.take_in(grants);
         tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive was added");
@@ -65,9 +69,9 @@ impl Store {
     }
 
     /// Puts it into the table of members. In force when the voters have it durably. Only then others may use the drive.
-    async fn make_member(&self, drive: &Arc<Drive>) -> Result<(), PoolError> {
+    async fn make_member(&self, drive: &Arc<Drive>, domain: &str) -> Result<(), PoolError> {
         let Label { drive: id, index, roles, .. } = drive.label();
-        let (slabs, domain) = (drive.slabs(), String::new());
+        let (slabs, domain) = (drive.slabs(), domain.to_owned());
         let (state, in_journal, votes) = (MemberState::Active, false, false);
         let failed_at = MembersGeneration(0);
         let member = Member { index, drive: id, roles, state, in_journal, votes, slabs, domain, failed_at };

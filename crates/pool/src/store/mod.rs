@@ -11,6 +11,7 @@
 
 mod add;
 mod claims;
+mod domains;
 mod grants;
 pub(crate) mod health;
 mod members;
@@ -27,30 +28,31 @@ use crate::{
 };
 use claims::Claims;
 pub(crate) use claims::Standing;
+pub(crate) use domains::domain_problem;
+use domains::domains_of;
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;
 use members::Membership;
 use pace::Pace;
-use quoin_base::{ByteRange, CheckpointGeneration, DriveIndex, Epoch, MembersGeneration, PoolId, SliceId};
+use quoin_base::{
+    ByteRange, CheckpointGeneration, DriveIndex, Epoch, Layout, MembersGeneration, PoolId, SliceId,
+};
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
 use quoin_stripe::{Column, ColumnSet, Columns, Read, StripeError, StripeSet, Written, alternatives};
 use quoin_world::{
-    AsyncMutex, Buf, DiskError, Mutex, Nanos, Slice as Bytes,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    AsyncMutex, Buf, DiskError, Mutex, Slice as Bytes,
+    atomic::{AtomicBool, Ordering},
 };
 use repairs::Repairs;
 use shortage::Shortage;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
 /// How often a drive is asked for a page before that counts as unreadable.
 const TRIES: u32 = 5;
-/// How long a drive may be absent, unless set otherwise.
-const REPAIR_DELAY: Duration = Duration::from_secs(3600);
 
 /// Asked with a drive, and with whether a drive is in the set.
 type Needs = Box<dyn Fn(DriveIndex, &dyn Fn(DriveIndex) -> bool) -> bool + Send + Sync>;
@@ -83,21 +85,23 @@ pub(crate) struct Store {
     /// Each says whether a slice has something in the journal on this drive and on no other of the set.
     needs: Mutex<Vec<Needs>>,
     tenants: Mutex<Vec<Arc<dyn Tenant>>>,
-    /// Since when drives are known to be absent.
-    absent_since: Mutex<BTreeMap<DriveIndex, Nanos>>,
-    repair_delay_nanos: AtomicU64,
     /// By slice: the highest generation of a root that was read or written.
     generations: Mutex<BTreeMap<SliceId, CheckpointGeneration>>,
 }
 
 /// Opening.
 impl Store {
-    /// The store of new drives. Each of several slices is granted `slabs_each` for a start.
-    pub(crate) async fn format(drives: Vec<Arc<Drive>>, slabs_each: u64) -> Result<Self, PoolError> {
+    /// The store of new drives, each with the name of its fault domain. Each of several slices is granted `slabs_each` for a
+    /// start.
+    pub(crate) async fn format(
+        drives: Vec<(Arc<Drive>, String)>,
+        slabs_each: u64,
+    ) -> Result<Self, PoolError> {
+        let (drives, domains): (Vec<_>, Vec<_>) = drives.into_iter().unzip();
         let label = common_label(&drives)?;
         let grants = Grants::format(label.pool, &drives, label.slices, slabs_each as usize).await?;
         let labels: Vec<_> = drives.iter().map(|drive| drive.label()).collect();
-        let members = Members::first(label.pool, &labels);
+        let members = Members::first(label.pool, &labels, domains);
         members::format(&drives, &members).await?;
         Ok(Self::new(drives, label, Epoch::default(), members, grants, Vec::new()))
     }
@@ -170,8 +174,6 @@ impl Store {
             repairs: Repairs::default(),
             needs: Mutex::default(),
             tenants: Mutex::default(),
-            absent_since: Mutex::default(),
-            repair_delay_nanos: AtomicU64::new(REPAIR_DELAY.as_nanos() as u64),
             generations: Mutex::default(),
         }
     }
@@ -231,13 +233,25 @@ impl Store {
         self.label.block_bytes
     }
 
-    /// How new segments are laid out, over the drives that they may lie on. Each drive is a fault domain.
+    /// How new segments are laid out, over the drives that they may lie on and their fault domains.
     pub(crate) fn layouts(&self) -> Layouts {
         let members = self.members();
-        let takes_data = |member: &&Member| member.roles.data && member.state == MemberState::Active;
-        let domains =
-            members.all.iter().filter(takes_data).map(|member| (member.index, Domain(member.index.0)));
+        let takes_data = |drive: &DriveIndex| {
+            let member = members.get(*drive);
+            member.is_some_and(|member| member.roles.data && member.state == MemberState::Active)
+        };
+        let domains = domains_of(&members).into_iter().filter(|(drive, _)| takes_data(drive));
         Layouts::new(self.label.layout, self.label.row_bytes, domains.collect())
+    }
+
+    /// What data is laid out as, if there are drives enough.
+    pub(crate) fn layout(&self) -> Layout {
+        self.label.layout
+    }
+
+    /// The fault domain of each drive that the pool has or once had.
+    pub(crate) fn domains(&self) -> BTreeMap<DriveIndex, Domain> {
+        domains_of(&self.members())
     }
 
     /// The slices of the pool.
@@ -305,32 +319,27 @@ impl Store {
         self.tenants.lock().push(tenant);
     }
 
-    /// Whether what a lost drive held is to be made again elsewhere: at once if it failed, after the repair delay if it is only
-    /// absent.
-    pub(crate) fn is_rebuild_due(&self, drive: DriveIndex, now: Nanos) -> bool {
-        let members = self.members();
-        match members.get(drive).map(|member| member.state) {
-            Some(MemberState::Absent) => {
-                let mut absent = self.absent_since.lock();
-                let since = *absent.entry(drive).or_insert(now);
-                now.since(since) >= Duration::from_nanos(self.repair_delay_nanos.load(Ordering::Relaxed))
-            }
-            Some(MemberState::Active | MemberState::Leaving) => false,
-            Some(MemberState::Failed | MemberState::Gone) | None => true,
-        }
-    }
-
-    /// How long a drive may be absent before what it held is made again elsewhere.
-    pub(crate) fn set_repair_delay(&self, delay: Duration) {
-        self.repair_delay_nanos.store(delay.as_nanos() as u64, Ordering::Relaxed);
-    }
-
     /// Drives that the pool went on without, and the generation of the table that said so first.
     pub(crate) fn lost_drives(&self) -> impl Iterator<Item = (DriveIndex, MembersGeneration)> + use<> {
         let members = self.members();
         let failed: Vec<_> = members.all.iter().filter(|member| member.is_lost()).collect();
         let told: Vec<_> = failed.into_iter().map(|member| (member.index, member.failed_at)).collect();
         told.into_iter()
+    }
+
+    /// Whether the pool ever went on without a drive.
+    pub(crate) fn has_lost_drives(&self) -> bool {
+        self.members().all.iter().any(|member| !member.is_needed())
+    }
+
+    /// The slabs for data of each drive that it needs.
+    pub(crate) fn data_slabs(&self) -> Vec<(DriveIndex, u64)> {
+        let of = |drive: &Arc<Drive>| {
+            let label = drive.label();
+            let slabs = if label.roles.data { label.slabs() - label.journal_slabs } else { 0 };
+            (label.index, slabs.into())
+        };
+        self.needed_drives().map(of).collect()
     }
 
     /// The slabs that a slice may use for segments, by drive.
@@ -347,6 +356,11 @@ impl Store {
     /// Whether a drive refuses this owner's writes, because another one has it.
     pub(crate) fn is_expelled(&self) -> bool {
         self.drives().any(|drive| drive.is_expelled())
+    }
+
+    /// A drive that is open.
+    pub(crate) fn drive(&self, index: DriveIndex) -> Option<Arc<Drive>> {
+        self.columns.drive(index).ok().cloned()
     }
 
     fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {

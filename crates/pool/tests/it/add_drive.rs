@@ -72,14 +72,14 @@ fn a_full_pool_has_room_again_and_the_new_drive_is_needed_from_then_on() {
             let volume = create(&pool).await;
             let first = fill(&pool, volume, 0).await;
             let before = pool.stats();
-            assert_eq!(pool.add_drive(&*world, disk.clone()).await.unwrap(), DriveIndex(2));
+            assert_eq!(pool.add_drive(&*world, disk.clone(), String::new()).await.unwrap(), DriveIndex(2));
             let after = pool.stats();
             let grown = after.capacity_bytes - before.capacity_bytes;
             assert!(
                 grown > 36 * MIB && after.free_bytes - before.free_bytes > 24 * MIB,
                 "{before:?} {after:?}"
             );
-            let refused = pool.add_drive(&*world, disk).await.unwrap_err();
+            let refused = pool.add_drive(&*world, disk, String::new()).await.unwrap_err();
             assert!(refused.to_string().contains("the pool has it already"), "{refused}");
 
             let second = fill(&pool, volume, first).await;
@@ -122,7 +122,7 @@ fn cut_while_added(slices: u8, step: u64) -> bool {
     let disk = dynamic(&added);
     rig.world.cut_power(PowerCut::AfterSteps(step));
     let world = rig.world.clone();
-    let outcome = rig.world.run(async move { pool.add_drive(&*world, disk).await });
+    let outcome = rig.world.run(async move { pool.add_drive(&*world, disk, String::new()).await });
     rig.world.crash();
 
     let all: Vec<_> = rig.disks.iter().map(dynamic).chain([dynamic(&added)]).collect();
@@ -132,7 +132,10 @@ fn cut_while_added(slices: u8, step: u64) -> bool {
         verify(&pool, volume, 8).await;
         let is_member = pool.members().next_index == 3;
         if !is_member {
-            assert_eq!(pool.add_drive(&*world, disks[2].clone()).await.unwrap(), DriveIndex(2));
+            assert_eq!(
+                pool.add_drive(&*world, disks[2].clone(), String::new()).await.unwrap(),
+                DriveIndex(2)
+            );
         }
         for at in 8..80 {
             write(&pool, volume, at).await.unwrap();
@@ -168,19 +171,19 @@ fn what_cannot_be_added_leaves_the_pool_as_it_was() {
     rig.run(|world| async move {
         let volume = create(&pool).await;
         let before = (pool.stats().capacity_bytes, pool.members());
-        let too_small = pool.add_drive(&*world, dynamic(&small)).await.unwrap_err();
+        let too_small = pool.add_drive(&*world, dynamic(&small), String::new()).await.unwrap_err();
         assert!(too_small.to_string().contains("small"), "{too_small}");
-        pool.add_drive(&*world, dynamic(&sick)).await.unwrap_err();
+        pool.add_drive(&*world, dynamic(&sick), String::new()).await.unwrap_err();
         // What brings nothing, and what the segment table could not name, is refused before anything is written to it.
         for (disk, why) in [(few, "room for 3 slabs"), (many, "more than it can keep count of")] {
-            let refused = pool.add_drive(&*world, dynamic(&disk)).await.unwrap_err();
+            let refused = pool.add_drive(&*world, dynamic(&disk), String::new()).await.unwrap_err();
             assert!(refused.to_string().contains(why), "{refused}");
             assert_eq!(probe(&dynamic(&disk)).await.unwrap(), Probe::Blank);
         }
         assert_eq!((pool.stats().capacity_bytes, pool.members()), before);
         write(&pool, volume, 0).await.unwrap();
         sick.set_faults(FaultPlan::default());
-        assert_eq!(pool.add_drive(&*world, dynamic(&sick)).await.unwrap(), DriveIndex(2));
+        assert_eq!(pool.add_drive(&*world, dynamic(&sick), String::new()).await.unwrap(), DriveIndex(2));
         verify(&pool, volume, 1).await;
         pool.close().await.unwrap();
     });
@@ -207,7 +210,7 @@ fn cut_under_load(seed: u64) -> (bool, bool) {
     let (count, is_told) = (acknowledged.clone(), told.clone());
     let load = async move {
         let adding = async {
-            pool.add_drive(&*world, disk).await.unwrap();
+            pool.add_drive(&*world, disk, String::new()).await.unwrap();
             is_told.store(true, Ordering::SeqCst);
         };
         let writing = async {
@@ -268,7 +271,7 @@ fn abandoned(polls: u64) -> bool {
         }
         {
             let mut left = polls;
-            let mut adding = pin!(pool.add_drive(&*world, disk.clone()));
+            let mut adding = pin!(pool.add_drive(&*world, disk.clone(), String::new()));
             let some = poll_fn(|cx| {
                 if left == 0 {
                     return Poll::Ready(());
@@ -282,7 +285,7 @@ fn abandoned(polls: u64) -> bool {
         world.sleep(Duration::from_secs(1)).await;
         let went_offline = matches!(pool.state(), PoolState::Offline { .. });
         if !went_offline && pool.members().next_index == 2 {
-            assert_eq!(pool.add_drive(&*world, disk).await.unwrap(), DriveIndex(2));
+            assert_eq!(pool.add_drive(&*world, disk, String::new()).await.unwrap(), DriveIndex(2));
         }
         assert_eq!(pool.close().await.is_err(), went_offline);
         drop(pool);
@@ -312,7 +315,7 @@ fn a_voter_without_roots_does_not_vouch_for_a_slot_that_cannot_be_read() {
         let (pool, disk) = (rig.open(), dynamic(&added));
         let volume = rig.run(|world| async move {
             let volume = create(&pool).await;
-            pool.add_drive(&*world, disk).await.unwrap();
+            pool.add_drive(&*world, disk, String::new()).await.unwrap();
             for at in 0..8 {
                 write(&pool, volume, at).await.unwrap();
             }

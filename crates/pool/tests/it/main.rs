@@ -8,6 +8,7 @@ mod catalog;
 mod clean;
 mod copy;
 mod cut;
+mod domains;
 mod dropped;
 mod flipped;
 mod freed;

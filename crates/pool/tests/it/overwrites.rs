@@ -6,7 +6,7 @@
 use futures_util::{StreamExt, stream};
 use quoin_base::{KIB, Layout, MIB, VolumeId};
 use quoin_drive::{Roles, inspect_set, open_set};
-use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
+use quoin_pool::{FormatOptions, NewDrive, Pool, PoolOptions, Transaction, check, format};
 use quoin_world::{Buf, Completion, Disk, DiskOp, Nanos, Slice, Thread, World};
 use quoin_world_sim::{SimOptions, SimWorld};
 use rand::{RngExt, SeedableRng};
@@ -171,7 +171,7 @@ fn cost(load: Load) -> Cost {
                 layout: Layout::NONE,
             };
             let roles = Roles { journal: true, data: true };
-            let with_roles = disks().into_iter().map(|disk| (disk, roles)).collect();
+            let with_roles = disks().into_iter().map(|disk| NewDrive::alone(disk, roles)).collect();
             format(&*world, with_roles, format_options).await.unwrap();
             let options = PoolOptions {
                 buffer_bytes: 16 * MIB,

@@ -10,6 +10,7 @@ mod initiator;
 mod integrity;
 #[allow(dead_code, reason = "shared with tests that have a process of their own")]
 mod lab;
+mod layouts;
 mod links;
 mod memory;
 mod nbd;

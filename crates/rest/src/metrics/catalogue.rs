@@ -4,7 +4,7 @@ mod pool;
 mod watch;
 
 use self::{
-    pool::{INTEGRITY, MEMORY, POOL, RECOVERY, REPAIRS, STALLS},
+    pool::{INTEGRITY, MEMORY, POOL, PROTECTION, RECOVERY, REPAIRS, STALLS},
     watch::{EVENTS, OBJECTS, REFUSED, WATCH},
 };
 use super::{
@@ -476,6 +476,9 @@ fn add_pool(out: &mut Exposition, figures: &Figures) {
     if let Some(recovery) = &figures.recovery {
         out.add(&RECOVERY, recovery, &[]);
     }
+    if let Some(protection) = &figures.protection {
+        out.add(&PROTECTION, protection, &[]);
+    }
     if let Some(integrity) = &figures.integrity {
         out.add(&INTEGRITY, integrity, &[]);
     }
@@ -497,7 +500,10 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
         ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),
         ("Volumes", [of(&OPERATION), of(&UNMAPPED), of(&VOLUME), of(&VOLUME_INFO)].concat()),
-        ("Pool", [of(&POOL), of(&STALLS), of(&REPAIRS), of(&RECOVERY), of(&INTEGRITY)].concat()),
+        (
+            "Pool",
+            [of(&POOL), of(&STALLS), of(&PROTECTION), of(&REPAIRS), of(&RECOVERY), of(&INTEGRITY)].concat(),
+        ),
         ("Drives", [of(&DRIVE_LATENCY), of(&DRIVE)].concat()),
     ]
 }

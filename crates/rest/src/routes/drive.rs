@@ -2,11 +2,93 @@
 
 use crate::{
     extract::{Body, Path},
-    failure::{ChangeProblems, Failure},
+    failure::{ChangeProblems, Failure, ReadProblems},
+    list::{List, PageParameters, fits},
+    routes::Created,
     server::Server,
 };
-use axum::{extract::State, response::Json};
-use quoin_api::{Drive, EmulateDrive};
+use axum::{
+    extract::State,
+    response::{Json, Response},
+};
+use quoin_api::{Drive, DriveAdd, DriveState, EmulateDrive};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// Which drives are listed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Filters {
+    /// Only drives whose path matches: '*' stands for any characters, '?' for one.
+    #[param(example = "*/drive-*")]
+    path: Option<String>,
+    /// Only drives in the fault domain of this name.
+    #[param(example = "shelf-1")]
+    domain: Option<String>,
+    /// Only drives in this state.
+    state: Option<DriveState>,
+}
+
+/// List drives, those of the configuration in its order
+#[utoipa::path(
+    get, operation_id = "list_drives", path = "/drives", tag = "drives", params(Filters, PageParameters),
+    responses((status = 200, body = [Drive]), ReadProblems)
+)]
+pub(crate) async fn list(
+    State(server): State<Server>,
+    List { filters: Filters { path, domain, state }, page }: List<Filters>,
+) -> Result<Response, Failure> {
+    let mut drives = server.array.list_drives();
+    drives.retain(|drive| {
+        fits(&path, &drive.path)
+            && (domain.is_none() || drive.domain == domain)
+            && state.is_none_or(|state| drive.state == state)
+    });
+    page.of(drives, |drive| drive.path.clone())
+}
+
+/// Show a drive
+#[utoipa::path(
+    get, operation_id = "show_drive", path = "/drives/{drive}", tag = "drives",
+    params(("drive" = String, Path, description = "The path of the drive as the list shows it, or the end of that path",
+            example = "drive-1")),
+    responses((status = 200, body = Drive), ReadProblems)
+)]
+pub(crate) async fn show(
+    State(server): State<Server>,
+    Path(drive): Path<String>,
+) -> Result<Json<Drive>, Failure> {
+    Ok(Json(server.array.show_drive(&drive)?))
+}
+
+/// Add a drive for data while the array serves, and to its configuration
+#[utoipa::path(
+    post, operation_id = "add_drive", path = "/drives", tag = "drives", request_body = DriveAdd,
+    responses((status = 201, description = "Added", body = Drive), ChangeProblems)
+)]
+pub(crate) async fn add(
+    State(server): State<Server>,
+    Body(request): Body<DriveAdd>,
+) -> Result<Created<Drive>, Failure> {
+    let drive = server.change(async move |array| array.add_drive(request).await).await?;
+    let name = drive.path.replace('%', "%25").replace('/', "%2F");
+    Ok(Created { at: format!("/drives/{name}"), body: drive })
+}
+
+/// Take a drive out for good, as if it had failed; refused if data would be lost
+#[utoipa::path(
+    post, operation_id = "fail_drive", path = "/drives/{drive}/fail", tag = "drives",
+    params(("drive" = String, Path, description = "The path of the drive as the list shows it, or the end of that path",
+            example = "drive-1")),
+    responses((status = 200, description = "Taken out", body = Drive), ChangeProblems)
+)]
+pub(crate) async fn fail(
+    State(server): State<Server>,
+    Path(drive): Path<String>,
+) -> Result<Json<Drive>, Failure> {
+    Ok(Json(server.change(async move |array| array.fail_drive(&drive).await).await?))
+}
 
 /// Have an emulated drive fail, be slow, hang, be corrupted or detached, or return
 #[utoipa::path(

@@ -81,10 +81,18 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(scrub::show, scrub::change))
         .routes(routes!(scrub::start))
         .routes(routes!(scrub::stop))
-        .routes(routes!(drive::emulate))
+        .merge(drives())
         .routes(routes!(space::pool))
         .routes(routes!(space::volume))
         .routes(routes!(space::group))
+}
+
+fn drives() -> OpenApiRouter<Server> {
+    OpenApiRouter::new()
+        .routes(routes!(drive::list, drive::add))
+        .routes(routes!(drive::show))
+        .routes(routes!(drive::fail))
+        .routes(routes!(drive::emulate))
 }
 
 /// Whether something is done although hosts that see it are logged in.

@@ -33,7 +33,7 @@ use quoin_base::{ByteRange, MIB, SECTOR_BYTES};
 use quoin_drive::open_set;
 use quoin_iscsi::IscsiServer;
 use quoin_nbd::NbdServer;
-use quoin_pool::{Pool, Transaction, format};
+use quoin_pool::{NewDrive, Pool, Transaction, format};
 use quoin_target::{Access, ExportRules, Exports, Lun, Target};
 use quoin_volume::{BlockDevice, Folder, PoolSlot, Tags, Volume, VolumeSpec, Volumes};
 use quoin_world::{Disk, Event, Thread, World};
@@ -139,7 +139,8 @@ impl Run {
         let world = shared.world.clone();
         let disks = self.disks();
         let roles = self.scenario.drives.iter().map(|(_, roles)| *roles);
-        let with_roles: Vec<_> = disks.iter().cloned().zip(roles).collect();
+        let with_roles: Vec<_> =
+            disks.iter().cloned().zip(roles).map(|(disk, roles)| NewDrive::alone(disk, roles)).collect();
         let (formatting, pool_options) = (self.scenario.format.clone(), self.scenario.pool.clone());
         let made = self.shared.world.run(async move {
             format(&*world, with_roles, formatting).await.map_err(|e| e.to_string())?;

@@ -2,10 +2,10 @@
 
 use quoin_api::{State, VolumeCreate};
 use quoin_array::{Array, ArrayOptions, Bay, Finding, SpacePercents};
-use quoin_base::{DriveIndex, GIB, MIB, PoolId};
+use quoin_base::{DriveIndex, GIB, Layout, MIB, PoolId};
 use quoin_drive::{Patience, Roles};
 use quoin_emulate::{EmulatedDrive, Emulation, Technology};
-use quoin_pool::{FormatOptions, PoolOptions};
+use quoin_pool::{FormatOptions, NewDrive, PoolOptions};
 use quoin_target::Target;
 use quoin_world::{Completer, Completion, Disk, DiskError, DiskOp, Thread, one_shot};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
@@ -80,18 +80,32 @@ impl Lab {
         lab
     }
 
+    /// Drives for everything, each a fault domain, over which data is laid out so.
+    pub(crate) fn with_layout(drives: usize, layout: Layout) -> Self {
+        let both = Roles { journal: true, data: true };
+        let mut lab = Self::laid_out(&vec![both; drives], layout.parity() + 1, layout);
+        lab.patience = Patience { suspect_after: Duration::from_secs(1), fail_after: Duration::from_secs(2) };
+        lab
+    }
+
     fn with(roles: &[Roles], journal_columns: u8) -> Self {
+        Self::laid_out(roles, journal_columns, Layout::NONE)
+    }
+
+    fn laid_out(roles: &[Roles], journal_columns: u8, layout: Layout) -> Self {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let world = LinuxWorld::start(1).unwrap();
         let disks: Vec<_> = paths(directory.path(), roles.len())
             .iter()
             .map(|path| open_disk(path.as_ref(), OpenOptions { create_len: Some(DRIVE_BYTES) }).unwrap())
             .zip(roles.iter().copied())
+            .map(|(disk, roles)| NewDrive::alone(disk, roles))
             .collect();
         let options = FormatOptions {
             pool_name: "lab".into(),
             slab_bytes: 4 * MIB as u32,
             journal_columns,
+            layout,
             ..FormatOptions::default()
         };
         let inner = world.clone();
@@ -185,6 +199,13 @@ impl Lab {
         self.faults.len() - 1
     }
 
+    /// A drive that is not the array's.
+    pub(crate) fn spare_drive(&self) -> String {
+        let path = self.directory.path().join("spare");
+        std::fs::File::create(&path).and_then(|file| file.set_len(DRIVE_BYTES)).unwrap();
+        path.display().to_string()
+    }
+
     /// From now on the last drive fails all that is asked of it, and cannot be opened.
     pub(crate) fn break_drive(&self) {
         self.set_broken(self.last(), true);
@@ -270,8 +291,9 @@ impl Bay for LabBay {
     }
 
     fn open(&self, path: &str) -> Result<Arc<dyn Disk>, String> {
-        let at = self.paths.iter().position(|one| one == path.trim_end_matches(MOVED)).unwrap();
-        let fault = self.faults[at].clone();
+        // One that is to be added has no fault.
+        let at = self.paths.iter().position(|one| one == path.trim_end_matches(MOVED));
+        let fault = at.map(|at| self.faults[at].clone()).unwrap_or_default();
         if fault.is_broken.load(Ordering::Relaxed) {
             return Err(format!("{path}: broken"));
         }

@@ -84,8 +84,8 @@ impl Years {
         let sim = SimWorld::new(seed, SimOptions { data_threads: 1, ..SimOptions::default() });
         let clock = Arc::new(Clock { inner: sim.clone(), offset_ms: AtomicI64::new(0) });
         let disk = sim.disk("drive", DRIVE_BYTES);
-        let (world, drives) =
-            (clock.clone(), vec![(disk.clone() as Arc<dyn Disk>, Roles { journal: true, data: true })]);
+        let drive = quoin_pool::NewDrive::alone(disk.clone(), Roles { journal: true, data: true });
+        let (world, drives) = (clock.clone(), vec![drive]);
         let options = FormatOptions {
             pool_name: "years".into(),
             slab_bytes: 4 * MIB as u32,

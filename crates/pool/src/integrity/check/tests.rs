@@ -44,7 +44,8 @@ impl Rig {
         let world = SimWorld::new(7, SimOptions { data_threads: 1, step_limit: 20_000_000 });
         let disks: Vec<_> = (0..roles.len()).map(|i| world.disk(&format!("d{i}"), 17 * MIB)).collect();
         let mut rig = Self { world: world.clone(), disks, volume: VolumeId(1) };
-        let disks = rig.disks().into_iter().zip(roles.iter().copied()).collect();
+        let disks = rig.disks().into_iter().zip(roles.iter().copied());
+        let disks = disks.map(|(disk, roles)| crate::NewDrive::alone(disk, roles)).collect();
         let options = FormatOptions {
             slab_bytes: SLAB as u32,
             row_bytes: SLAB as u32 / 4,

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     FormatOptions,
     journal::{Extents, JournalParts},
-    lifecycle::create::format,
+    lifecycle::create::{NewDrive, format},
     store::Store,
 };
 use quoin_base::DriveIndex;
@@ -30,7 +30,8 @@ fn a_lane_that_waits_goes_on_with_the_drives_that_are_left() {
                 journal_columns: 2,
                 ..FormatOptions::default()
             };
-            format(&*inner, disks.iter().cloned().zip(roles).collect(), options).await.unwrap();
+            let drives = disks.iter().cloned().zip(roles).map(|(disk, roles)| NewDrive::alone(disk, roles));
+            format(&*inner, drives.collect(), options).await.unwrap();
             let store = Arc::new(Store::take_over(open_set(disks).await.unwrap()).await.unwrap());
             // The first drive has a slab for one extent only.
             let slabs = [(0, 0), (1, 0), (1, 1), (1, 2)];

@@ -47,7 +47,7 @@ impl Layouts {
     }
 
     /// Fault domains with drives that new segments may lie on.
-    fn domain_count(&self) -> usize {
+    pub(crate) fn domain_count(&self) -> usize {
         let mut domains: Vec<_> = self.domains.values().collect();
         domains.sort_unstable();
         domains.dedup();
@@ -109,7 +109,7 @@ fn geometry(layout: Layout, row_bytes: u32) -> Geometry {
 }
 
 /// What slabs hold, so many in each domain, in net slabs.
-pub(super) fn net_slabs(counts: impl IntoIterator<Item = u64>, layout: Layout) -> u64 {
+pub(crate) fn net_slabs(counts: impl IntoIterator<Item = u64>, layout: Layout) -> u64 {
     let mut counts: Vec<u64> = counts.into_iter().filter(|count| *count > 0).collect();
     let parity = usize::from(layout.parity());
     if layout == Layout::NONE {

@@ -16,6 +16,17 @@ use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, SegmentId}
 use quoin_stripe::{Column, ColumnSet};
 use quoin_world::atomic::Ordering;
 
+/// What would be lost without a drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Losses {
+    /// Segments in use.
+    pub segments: u64,
+    /// Live bytes in them.
+    pub bytes: u64,
+    /// A table slab, without which no segment is found.
+    pub table: bool,
+}
+
 impl Segment {
     /// Its columns on a drive.
     fn columns_on(&self, drive: DriveIndex) -> ColumnSet {
@@ -33,24 +44,60 @@ impl SegmentTable {
     /// Whether data or metadata would be lost without a drive, beside those that are lost already.
     pub(crate) fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool {
         let inner = self.inner.read();
-        let on_table_slab = |columns: &[Column]| {
+        if self.loses_table(drive, is_lost) {
+            return true;
+        }
+        inner.lost_segments(drive, is_lost).next().is_some()
+    }
+
+    /// The same with how much it is.
+    pub(crate) fn lost_without(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> Losses {
+        let inner = self.inner.read();
+        let mut losses = Losses { table: self.loses_table(drive, is_lost), ..Losses::default() };
+        for segment in inner.lost_segments(drive, is_lost) {
+            losses.segments += 1;
+            losses.bytes += u64::from(segment.live_sectors) * quoin_base::SECTOR_BYTES;
+        }
+        losses
+    }
+
+    /// Whether a table slab has its last copy on a drive.
+    fn loses_table(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool {
+        let is_last = |columns: &[Column]| {
             columns.iter().any(|column| column.drive == drive)
                 && columns.iter().all(|column| column.drive == drive || is_lost(column.drive))
         };
-        if self.table_slabs.named().iter().any(|columns| on_table_slab(columns)) {
-            return true;
-        }
-        // What is quarantined may be in the last checkpoint.
-        inner.segments.iter().filter(|segment| segment.state != SegmentState::Free).any(|segment| {
-            let here = segment.columns_on(drive);
-            if here.is_empty() {
-                return false;
-            }
-            let lost = segment.stripes.columns.iter().enumerate().filter(|(_, column)| is_lost(column.drive));
-            let gone = lost
-                .fold(segment.stripes.missing.with(here), |set, (place, _)| set.with(ColumnSet::one(place)));
-            !segment.survives(gone)
-        })
+        self.table_slabs.named().iter().any(|columns| is_last(columns))
+    }
+
+    /// How many failures all that is in use survives.
+    pub(crate) fn tolerates(&self) -> u8 {
+        let inner = self.inner.read();
+        let in_use = inner.segments.iter().filter(|segment| segment.state != SegmentState::Free);
+        let of_segments = in_use.map(|segment| {
+            let stripes = &segment.stripes;
+            let is_gone = |place: usize, column: &Column| {
+                stripes.missing.has(place) || !inner.held_slabs.contains_key(&column.drive)
+            };
+            let gone = stripes.columns.iter().enumerate().filter(|(place, column)| is_gone(*place, column));
+            usize::from(stripes.geometry.parity).saturating_sub(gone.count())
+        });
+        let apart = |columns: &[Column]| {
+            let mut domains: Vec<_> =
+                columns.iter().map(|column| inner.layouts.domain(column.drive).ok_or(column.drive)).collect();
+            domains.sort_unstable();
+            domains.dedup();
+            domains.len().saturating_sub(1)
+        };
+        let of_table = self.table_slabs.named().into_iter().map(|columns| apart(&columns));
+        of_segments.chain(of_table).min().map_or(u8::MAX, |least| u8::try_from(least).unwrap_or(u8::MAX))
+    }
+
+    /// Slabs of a drive that segments and the table use.
+    pub(crate) fn used_of(&self, drive: DriveIndex) -> u64 {
+        let inner = self.inner.read();
+        let held = inner.held_slabs.get(&drive).copied().unwrap_or(0);
+        held - inner.free_slabs.get(&drive).map_or(0, |free| free.len() as u64)
     }
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
@@ -124,6 +171,25 @@ impl SegmentTable {
 }
 
 impl Inner {
+    /// The segments that would be lost without a drive, beside those for which `is_lost` is true.
+    fn lost_segments(
+        &self,
+        drive: DriveIndex,
+        is_lost: &dyn Fn(DriveIndex) -> bool,
+    ) -> impl Iterator<Item = &Segment> {
+        // What is quarantined may be in the last checkpoint.
+        self.segments.iter().filter(|segment| segment.state != SegmentState::Free).filter(move |segment| {
+            let here = segment.columns_on(drive);
+            if here.is_empty() {
+                return false;
+            }
+            let lost = segment.stripes.columns.iter().enumerate().filter(|(_, column)| is_lost(column.drive));
+            let gone = lost
+                .fold(segment.stripes.missing.with(here), |set, (place, _)| set.with(ColumnSet::one(place)));
+            !segment.survives(gone)
+        })
+    }
+
     /// The column of a segment on a drive is missing from now on, if there is one.
     fn miss(&mut self, id: u32, drive: DriveIndex) {
         let segment = &mut self.segments[id as usize];

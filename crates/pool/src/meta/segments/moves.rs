@@ -14,7 +14,7 @@ use crate::{
     bugs::{Bug, planted},
     segment::readers::ReaderEpochs,
 };
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentGeneration, SegmentId};
+use quoin_base::{SECTOR_BYTES, SegmentGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
 use std::collections::BTreeSet;
@@ -149,13 +149,8 @@ impl SegmentTable {
     }
 
     /// The next column to be made again, and a slab for it, which is taken: of the segment that tolerates the fewest further
-    /// failures. Columns on drives that are gone only if `is_due` says so. At least `kept` net slabs stay free.
-    pub(crate) fn begin_move(
-        &self,
-        kept: u64,
-        but: &BTreeSet<SegmentId>,
-        is_due: impl Fn(DriveIndex) -> bool,
-    ) -> Option<ColumnMove> {
+    /// failures. At least `kept` net slabs stay free.
+    pub(crate) fn begin_move(&self, kept: u64, but: &BTreeSet<SegmentId>) -> Option<ColumnMove> {
         let mut inner = self.inner.write();
         if inner.net_free() <= kept {
             return None;
@@ -168,12 +163,7 @@ impl SegmentTable {
                 continue;
             }
             let gone = inner.gone(segment);
-            let places = gone.with(inner.leaving(segment));
-            let wanted = |place: &usize| {
-                let drive = segment.stripes.columns[*place].drive;
-                segment.stripes.missing.has(*place) || inner.held_slabs.contains_key(&drive) || is_due(drive)
-            };
-            let Some(place) = places.iter().find(wanted) else { continue };
+            let Some(place) = gone.with(inner.leaving(segment)).iter().next() else { continue };
             let left = usize::from(segment.stripes.geometry.parity).saturating_sub(gone.len());
             if gone.len() > usize::from(segment.stripes.geometry.parity)
                 || best.is_some_and(|(least, ..)| least <= left)
@@ -278,11 +268,7 @@ impl SegmentTable {
     }
 
     /// A segment whose live content is to be relocated: a column of it is to lie elsewhere, and there is no slab for it.
-    pub(crate) fn to_relocate(
-        &self,
-        but: &BTreeSet<u32>,
-        is_due: impl Fn(DriveIndex) -> bool,
-    ) -> Option<(SegmentId, Segment)> {
+    pub(crate) fn to_relocate(&self, but: &BTreeSet<u32>) -> Option<(SegmentId, Segment)> {
         if !self.may_be_displaced.load(Ordering::Acquire) {
             return None;
         }
@@ -291,19 +277,13 @@ impl SegmentTable {
             let segment = &inner.segments[*id];
             let gone = inner.gone(segment);
             let mut places = gone.with(inner.leaving(segment)).iter();
-            let wanted = |place: usize| {
-                let drive = segment.stripes.columns[place].drive;
-                let is_wanted = segment.stripes.missing.has(place)
-                    || inner.held_slabs.contains_key(&drive)
-                    || is_due(drive);
-                is_wanted && inner.slab_for(segment, place).is_none()
-            };
+            let has_no_slab = |place| inner.slab_for(segment, place).is_none();
             segment.live_sectors > 0
                 && segment.may_be_cleaned()
                 && !but.contains(&(*id as u32))
                 && gone.len() <= usize::from(segment.stripes.geometry.parity)
                 && inner.gains_by_relocation(segment)
-                && places.any(wanted)
+                && places.any(has_no_slab)
         })?;
         Some((SegmentId(found as u32), inner.segments[found].clone()))
     }

@@ -423,7 +423,8 @@ impl SegmentTable {
     }
 }
 
-/// A slab for each copy: of the drives with the most free ones in distinct domains, or of one drive if there is no other.
+/// A slab for each copy: of the drives with the most free ones in distinct domains; on several drives of one domain, or on one
+/// drive, if there are no others.
 fn take_slabs(slabs: &mut SlabsByDrive, layouts: &Layouts) -> Option<Arc<[Column]>> {
     let copies = layouts.table_copies();
     let usable = slabs.iter().filter(|(drive, _)| layouts.takes(**drive));
@@ -435,8 +436,10 @@ fn take_slabs(slabs: &mut SlabsByDrive, layouts: &Layouts) -> Option<Arc<[Column
         let has = |drive: DriveIndex| {
             columns.iter().any(|column| layouts.domain(column.drive) == layouts.domain(drive))
         };
+        let is_used = |drive: DriveIndex| columns.iter().any(|column| column.drive == drive);
         let free = slabs.iter_mut().filter(|(drive, free)| layouts.takes(**drive) && !free.is_empty());
-        let (drive, free) = free.max_by_key(|(drive, free)| (!has(**drive), free.len(), Reverse(**drive)))?;
+        let (drive, free) = free
+            .max_by_key(|(drive, free)| (!has(**drive), !is_used(**drive), free.len(), Reverse(**drive)))?;
         columns.push(Column { drive: *drive, slab: free.pop_first()? });
     }
     Some(columns.into())

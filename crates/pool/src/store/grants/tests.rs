@@ -68,7 +68,8 @@ impl Rig {
                 }
                 Grants::format(pool_id(), &drives, SLICES, 1666).await.unwrap();
                 let labels: Vec<_> = drives.iter().map(|drive| drive.label()).collect();
-                super::super::members::format(&drives, &Members::first(pool_id(), &labels)).await.unwrap();
+                let members = Members::first(pool_id(), &labels, vec![String::new(); labels.len()]);
+                super::super::members::format(&drives, &members).await.unwrap();
             })
             .unwrap();
         rig

@@ -23,7 +23,11 @@ impl Rig {
         let disks: Vec<_> = (0..4).map(|i| world.disk(&format!("d{i}"), 10 << 20)).collect();
         let rig = Self { world: world.clone(), disks };
         let roles = |at| Roles { journal: at > 0, data: at < 2 };
-        let disks = rig.disks(&[0, 1, 2, 3]).into_iter().enumerate().map(|(at, disk)| (disk, roles(at)));
+        let disks = rig
+            .disks(&[0, 1, 2, 3])
+            .into_iter()
+            .enumerate()
+            .map(|(at, disk)| crate::NewDrive::alone(disk, roles(at)));
         let disks = disks.collect();
         let options = FormatOptions {
             slab_bytes: 256 << 10,
@@ -155,7 +159,10 @@ fn an_added_drive_has_the_session_and_the_fences_of_the_others() {
         for drive in store.drives() {
             drive.fence(holder(2), 5).await.unwrap();
         }
-        let index = store.add_drive(new, quoin_base::DriveId(uuid::Uuid::from_u128(9)), 0).await.unwrap();
+        let index = store
+            .add_drive(new, String::new(), quoin_base::DriveId(uuid::Uuid::from_u128(9)), 0)
+            .await
+            .unwrap();
         let [new, old] = [index, DriveIndex(0)].map(|drive| store.columns.drive(drive).unwrap().clone());
         assert_eq!((new.writer_session(), new.fences()), (old.writer_session(), old.fences()));
         assert_eq!(new.writer_session().holder, holder(1));
@@ -175,7 +182,8 @@ fn an_addition_that_may_count_says_that_the_drive_is_to_be_kept() {
     rig.disks[0].change_faults(|plan| plan.write_error = 1.0);
     let adding = store.clone();
     let id = quoin_base::DriveId(uuid::Uuid::from_u128(9));
-    let failed = rig.world.run(async move { adding.add_drive(new, id, 0).await }).unwrap().unwrap_err();
+    let failed =
+        rig.world.run(async move { adding.add_drive(new, String::new(), id, 0).await }).unwrap().unwrap_err();
     assert!(failed.to_string().contains("whether drive new was added: keep it attached"), "{failed}");
     assert!(store.health().is_failed());
 }

@@ -4,7 +4,7 @@
 
 use quoin_base::{ByteRange, Layout, MIB, VolumeId};
 use quoin_drive::{Roles, inspect_set, open_set};
-use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
+use quoin_pool::{FormatOptions, NewDrive, Pool, PoolOptions, Transaction, check, format};
 use quoin_world::{Disk, Slice, World};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::{future::Future, sync::Arc, time::Duration};
@@ -59,7 +59,8 @@ impl Rig {
         let disk = |i: usize| world.disk(&format!("d{i}"), drive_bytes + MIB);
         let disks = (0..roles.len()).map(disk).collect();
         let rig = Self { world, disks };
-        let disks: Vec<_> = rig.disks().into_iter().zip(roles.iter().copied()).collect();
+        let disks = rig.disks().into_iter().zip(roles.iter().copied());
+        let disks = disks.map(|(disk, roles)| NewDrive::alone(disk, roles)).collect();
         let options = FormatOptions {
             pool_name: "test".into(),
             slab_bytes: SLAB,

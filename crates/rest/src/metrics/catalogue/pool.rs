@@ -2,7 +2,7 @@
 
 use super::super::exposition::{Row, Table};
 use quoin_api::Integrity;
-use quoin_pool::{PoolStats, RecoveryStats};
+use quoin_pool::{PoolStats, Protection, RecoveryStats};
 
 pub(super) static POOL: Table<PoolStats> = Table {
     labels: &[],
@@ -157,6 +157,33 @@ pub(super) static POOL: Table<PoolStats> = Table {
             "Segments that the cleaner skips because it cannot read them.",
             |p| p.uncleanable_segments,
         ),
+    ],
+};
+
+pub(super) static PROTECTION: Table<Protection> = Table {
+    labels: &[],
+    rows: &[
+        Row::level(
+            "quoin_degraded_segments",
+            "Segments in use that lack a column, because a drive failed.",
+            |p| p.degraded_segments,
+        ),
+        Row::level("quoin_degraded_bytes", "Data and metadata in segments that lack a column.", |p| {
+            p.degraded_bytes
+        }),
+        Row::level(
+            "quoin_failures_tolerated",
+            "Failures of fault domains that are tolerated now, without loss and without the pool going offline.",
+            |p| u64::from(p.tolerates),
+        ),
+        Row::level(
+            "quoin_layout_failures_tolerated",
+            "Failures of fault domains that the layout tolerates while no drive has failed.",
+            |p| u64::from(p.layout.parity()),
+        ),
+        Row::level("quoin_fault_domains", "Fault domains of the drives that take data.", |p| {
+            p.domains as u64
+        }),
     ],
 };
 

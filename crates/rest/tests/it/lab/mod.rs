@@ -78,7 +78,9 @@ impl Lab {
         let (inner, roles) = (world.clone(), Roles { journal: true, data: true });
         let options = FormatOptions { slab_bytes: 4 * MIB as u32, ..FormatOptions::default() };
         let made = world.run_on(Thread::Data(0), async move {
-            quoin_pool::format(&*inner, vec![(disk, roles)], options).await.unwrap()
+            quoin_pool::format(&*inner, vec![quoin_pool::NewDrive::alone(disk, roles)], options)
+                .await
+                .unwrap()
         });
         let iqn = "iqn.2026-11.io.quoin:lab".to_owned();
         let options = ArrayOptions {

@@ -4,7 +4,7 @@
 
 use quoin_base::{Layout, MIB};
 use quoin_drive::{Roles, inspect_set, open_set};
-use quoin_pool::{FormatOptions, Pool, PoolOptions, Transaction, check, format};
+use quoin_pool::{FormatOptions, NewDrive, Pool, PoolOptions, Transaction, check, format};
 use quoin_volume::{
     Folder, ForkSpec, OriginKind, PoolSlot, Tags, Volume, VolumeSpec, Volumes, check_volumes, hidden_volumes,
 };
@@ -39,7 +39,7 @@ impl Rig {
         let slot = Arc::new(PoolSlot::empty("not open yet"));
         let volumes = Arc::new(Volumes::new(world.clone(), slot.clone()));
         let rig = Self { world, disk, slot, volumes, journal_bytes };
-        let disks = vec![(rig.disk.clone() as Arc<dyn Disk>, Roles { journal: true, data: true })];
+        let disks = vec![NewDrive::alone(rig.disk.clone(), Roles { journal: true, data: true })];
         let options = FormatOptions {
             pool_name: "test".into(),
             slab_bytes: 256 << 10,

@@ -1,0 +1,225 @@
+//! Layouts and fault domains on the real binary: what is chosen, what is refused, and drives that go away.
+
+use crate::{
+    initiator::{Initiator, LONGEST_BYTES},
+    lab::{Lab, Serving},
+};
+use serde_json::Value;
+use std::fs;
+
+const NAME: &str = "iqn.2026-11.test:h1";
+const LUN: u8 = 1;
+const PARTS: usize = 96;
+
+fn part(at: usize) -> Vec<u8> {
+    (0..LONGEST_BYTES).map(|byte| (byte / 512) as u8 ^ (at as u8).wrapping_mul(37)).collect()
+}
+
+/// An array of file drives, each a fault domain, with a volume that a host sees.
+fn serve(lab: &Lab, drives: &str, layout: &str) -> Serving {
+    lab.ok(&["init", "--drives", drives, "--drive-size", "256M", "--domain", "file", "--layout", layout]);
+    let serving = lab.serve(&["--drive-suspect", "1", "--drive-fail", "3"]);
+    lab.ready();
+    lab.ok(&["volume", "create", "v", "--size", "256M"]);
+    lab.ok(&["host", "create", "h1", "--initiator", NAME]);
+    lab.ok(&["map", "v", "--host", "h1", "--lun", "1"]);
+    serving
+}
+
+fn login(lab: &Lab) -> Initiator {
+    let status = lab.ready();
+    Initiator::login(status["portals"][0].as_str().unwrap(), status["iqn"].as_str().unwrap(), NAME)
+}
+
+fn write_all(host: &mut Initiator, from: usize) {
+    for at in from..PARTS {
+        host.write(LUN, (at * LONGEST_BYTES) as u64, &part(at)).unwrap();
+    }
+}
+
+/// Waits until all that was written is in segments: what is in the journal only has other drives.
+fn destaged(lab: &Lab) {
+    let bytes = (PARTS * LONGEST_BYTES) as u64;
+    lab.until(&["status"], |status| status["capacity"]["mapped_bytes"].as_u64() >= Some(bytes));
+}
+
+#[track_caller]
+fn check_all(host: &mut Initiator) {
+    for at in 0..PARTS {
+        let read = host.read(LUN, (at * LONGEST_BYTES) as u64, LONGEST_BYTES).unwrap();
+        assert!(read == part(at), "part {at} differs");
+    }
+}
+
+fn states(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|drive| drive["state"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn the_layout_follows_the_fault_domains() {
+    let lab = Lab::new();
+    // Files on one disk fail together: nothing can be protected.
+    let made = lab.json(&["init", "--drives", "4", "--drive-size", "256M"]);
+    let protection = &made["protection"];
+    assert_eq!((&protection["layout"], &protection["tolerates"]), (&"none".into(), &0.into()));
+    assert_eq!(protection["domains"].as_object().unwrap().len(), 1);
+    // Each file by itself: a mirror, and what else there is.
+    let lab = Lab::new();
+    let made = lab.json(&["init", "--drives", "4", "--drive-size", "256M", "--domain", "file"]);
+    let protection = &made["protection"];
+    assert_eq!((&protection["layout"], &protection["journal_columns"]), (&"mirror".into(), &2.into()));
+    assert_eq!((&protection["data_percent"], &protection["each_file"]), (&50.into(), &true.into()));
+    assert!(protection["shared_disk"].is_string(), "{made}");
+    let held = |layout: &str| {
+        let others = protection["others"].as_array().unwrap();
+        others
+            .iter()
+            .find(|other| other["layout"] == layout)
+            .map(|other| other["data_bytes"].as_u64().unwrap())
+    };
+    assert!(held("raid5") > protection["data_bytes"].as_u64() && held("none") > held("raid5"), "{made}");
+    assert_eq!(held("raid6"), None, "six domains are needed");
+    let lab = Lab::new();
+    let text = lab.ok(&["init", "--drives", "3", "--drive-size", "256M", "--domain", "file"]);
+    for said in [
+        "layout mirror: tolerates 1 failure, 50 % of the drives' space holds data",
+        "--layout 2+1 tolerates 1 failure, with room for about",
+        "--layout none protects nothing",
+        "fault domains: each file (all on one disk: no protection against its loss)",
+    ] {
+        assert!(text.contains(said), "{said:?} is not in {text}");
+    }
+    // Two of the drives are said to fail together.
+    let lab = Lab::new();
+    let by_name = ["--domain", "drive-1=left", "--domain", "drive-2=left", "--domain", "drive-3=right"];
+    let made = lab.json(&[&["init", "--drives", "3", "--drive-size", "256M"][..], &by_name].concat());
+    assert_eq!(made["protection"]["domains"]["left"].as_array().unwrap().len(), 2);
+    assert_eq!(made["protection"]["layout"], "mirror");
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused_with_what_it_lacks() {
+    let lab = Lab::new();
+    let files = ["init", "--drives", "4", "--drive-size", "256M"];
+    for (more, code, said) in [
+        (&["--layout", "raid6", "--domain", "file"][..], 1, "layout raid6 (4+2) needs 6 fault domains"),
+        (&["--layout", "raid6", "--domain", "file"], 1, "are in 4: add drives in 2 more, or choose raid5 or"),
+        (&["--layout", "mirror"], 1, "are in 1: add drives in 1 more"),
+        (&["--layout", "raid7"], 2, "\"raid7\" is no layout: say none, mirror"),
+        (&["--domain", "drives"], 2, "PATH=NAME"),
+        (&["--domain", "drive-9=a"], 2, "--domain drive-9=a names no drive"),
+    ] {
+        let refused = lab.run(&[&files[..], more].concat());
+        assert_eq!(refused.code, Some(code), "{refused:?}");
+        assert!(refused.stderr.contains(said), "{said:?} is not in {refused:?}");
+        assert!(!lab.data().join("quoin.toml").exists() && !lab.data().join("drives/drive-1").exists());
+    }
+    let journal = lab.data().with_file_name("journal");
+    fs::File::create(&journal).and_then(|file| file.set_len(256 << 20)).unwrap();
+    let journal = journal.display().to_string();
+    let refused = lab.run(&[&files[..], &["--domain", "file", "--journal-drive", &journal]].concat());
+    assert!(
+        refused.stderr.contains("a journal on 2 drives side by side needs 2 fault domains"),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_drive_is_taken_out_by_hand_and_the_next_one_is_refused() {
+    let lab = Lab::new();
+    let mut serving = serve(&lab, "4", "raid5");
+    let mut host = login(&lab);
+    write_all(&mut host, 0);
+    destaged(&lab);
+
+    let list = lab.json(&["drive", "list"]);
+    assert_eq!(states(&list), ["active"; 4]);
+    assert_eq!(list[1]["domain"], "file:drive-2");
+    assert!(list[1]["data_bytes"].as_u64() > Some(0) && list[1]["votes"] == true, "{list}");
+    let located = lab.json(&["drive", "locate", "drive-2"]);
+    assert!(located["path"].as_str().unwrap().ends_with("drives/drive-2"), "{located}");
+    assert!(located["is_device"] == false && !located["disk"].as_str().unwrap().is_empty());
+    assert!(lab.ok(&["drive", "show", "drive-2"]).contains("file:drive-2"));
+    let status = lab.ok(&["status"]);
+    assert!(status.contains("layout raid5: tolerates 1 failure; the journal is on 2 drives"), "{status}");
+    assert!(status.contains("4, each file (all on one disk: no protection against its loss)"), "{status}");
+
+    let failed = lab.json(&["drive", "fail", "drive-2"]);
+    assert_eq!((&failed["state"], &failed["online"]), (&"failed".into(), &false.into()));
+    assert!(failed["next"].as_str().unwrap().contains("quoin drive add"), "{failed}");
+    let status = lab.ready();
+    let protection = &status["protection"];
+    assert_eq!(
+        (&protection["tolerates_now"], &protection["failed_drives"]),
+        (&0.into(), &1.into()),
+        "{status}"
+    );
+    assert!(lab.ok(&["status"]).contains("DEGRADED, tolerates 0 of 1 failure"));
+    check_all(&mut host);
+    write_all(&mut host, PARTS / 2);
+
+    let refused = lab.run(&["drive", "fail", "drive-3"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("cannot go on without drive"), "{refused:?}");
+    assert!(refused.stderr.contains("next: keep it in service"), "{refused:?}");
+    let refused = lab.run(&["drive", "fail", "drive-9"]);
+    assert!(refused.stderr.contains("no drive of the array has the path drive-9"), "{refused:?}");
+    let events = lab.json(&["events"]).to_string();
+    assert!(events.contains("was taken out, and the pool goes on without it"), "{events}");
+    drop(host);
+    serving.terminate();
+
+    // The drive is gone when the array starts again.
+    fs::remove_file(lab.data().join("drives/drive-2")).unwrap();
+    let mut serving = lab.serve(&[]);
+    let mut host = login(&lab);
+    check_all(&mut host);
+    assert_eq!(states(&lab.json(&["drive", "list"]))[1], "failed");
+    // Another one takes its place.
+    let added = lab.data().with_file_name("added");
+    fs::File::create(&added).and_then(|file| file.set_len(256 << 20)).unwrap();
+    let path = added.display().to_string();
+    let shown = lab.json(&["drive", "add", &path, "--domain", "file:added"]);
+    assert_eq!((&shown["number"], &shown["state"]), (&4.into(), &"active".into()), "{shown}");
+    let refused = lab.run(&["drive", "add", &path]);
+    assert!(refused.stderr.contains("has drive") && refused.stderr.contains("already"), "{refused:?}");
+    let other = lab.data().join("drives/drive-1").display().to_string() + "/../drive-3";
+    assert_eq!(lab.run(&["drive", "add", &other]).code, Some(1), "it is in use");
+    write_all(&mut host, 0);
+    drop(host);
+    serving.terminate();
+    let mut serving = lab.serve(&[]);
+    let mut host = login(&lab);
+    check_all(&mut host);
+    assert_eq!(states(&lab.json(&["drive", "list"])), ["active", "failed", "active", "active", "active"]);
+    drop(host);
+    serving.terminate();
+    assert_eq!(lab.json(&["check"])["ok"], true);
+}
+
+#[test]
+fn a_drive_that_fails_every_operation_is_done_without_while_hosts_go_on() {
+    let lab = Lab::new();
+    let files = ["--drives", "4", "--drive-size", "256M", "--domain", "file", "--layout", "raid5"];
+    lab.ok(&[&["init"][..], &files, &["--emulate", "nvme"]].concat());
+    let mut serving = lab.serve(&["--drive-suspect", "1", "--drive-fail", "2"]);
+    lab.ready();
+    lab.ok(&["volume", "create", "v", "--size", "256M"]);
+    lab.ok(&["host", "create", "h1", "--initiator", NAME]);
+    lab.ok(&["map", "v", "--host", "h1", "--lun", "1"]);
+    let mut host = login(&lab);
+    write_all(&mut host, 0);
+    lab.ok(&["drive", "emulate", "fail", "drive-3"]);
+    check_all(&mut host);
+    // The journal, or a checkpoint, needs all drives: that takes it out.
+    write_all(&mut host, 0);
+    lab.until(&["status"], |status| status["protection"]["failed_drives"] == 1);
+    check_all(&mut host);
+    let status = lab.ready();
+    assert_eq!(status["drives"][2]["state"], "failed", "{status}");
+    let is_told =
+        |events: &Value| events.to_string().contains("has failed, and the pool goes on without it: ");
+    lab.until(&["events"], is_told);
+    drop(host);
+    serving.terminate();
+    assert_eq!(lab.json(&["check"])["ok"], true);
+}
