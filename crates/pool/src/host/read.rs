@@ -480,22 +480,29 @@ impl Slice {
             if let Some(mended) = self.mend(found).await {
                 return Ok(Some(mended.content));
             }
-            self.counters.damage.medium_errors.add(1);
-            let volume = layer.volume.id;
-            return Err(match read {
+            let reason = match read {
                 Ok(_) => {
                     let (segment, offset) = (found.location.segment(), found.location.offset_bytes());
-                    let reason =
-                        format!("the checksum of block {number} in segment {segment} at {offset} differs");
-                    tracing::warn!(%volume, block = %index, reason, "unreadable block");
-                    self.medium(layer, index, reason)
+                    Ok(format!("the checksum of block {number} in segment {segment} at {offset} differs"))
                 }
-                Err(error) => {
-                    let (offset, reason) = (index.offset_bytes(self.buffer.block_bytes), error.to_string());
-                    tracing::warn!(%volume, block = %index, reason, "unreadable block");
-                    PoolError::Medium { volume, offset, reason, unread: true }
-                }
-            });
+                Err(error) => Err(error.to_string()),
+            };
+            return Err(self.unreadable_block(layer, index, reason));
+        }
+    }
+
+    /// Counts a block that cannot be read and says so: what it holds is wrong, or a drive fails to read it.
+    fn unreadable_block(&self, layer: &Layer, index: BlockIndex, reason: Result<String, String>) -> PoolError {
+        self.counters.damage.medium_errors.add(1);
+        let volume = layer.volume.id;
+        let (Ok(text) | Err(text)) = &reason;
+        tracing::warn!(%volume, block = %index, reason = text, "unreadable block");
+        match reason {
+            Ok(reason) => self.medium(layer, index, reason),
+            Err(reason) => {
+                let offset = index.offset_bytes(self.buffer.block_bytes);
+                PoolError::Medium { volume, offset, reason, unread: true }
+            }
         }
     }
 
