@@ -492,7 +492,12 @@ impl Slice {
     }
 
     /// Counts a block that cannot be read and says so: what it holds is wrong, or a drive fails to read it.
-    fn unreadable_block(&self, layer: &Layer, index: BlockIndex, reason: Result<String, String>) -> PoolError {
+    fn unreadable_block(
+        &self,
+        layer: &Layer,
+        index: BlockIndex,
+        reason: Result<String, String>,
+    ) -> PoolError {
         self.counters.damage.medium_errors.add(1);
         let volume = layer.volume.id;
         let (Ok(text) | Err(text)) = &reason;
