@@ -52,7 +52,7 @@ impl Array {
         let members = pool.members.iter().flat_map(|members| &members.all);
         let others = members
             .filter(|member| !known.contains(&member.index.0) && member.state != MemberState::Gone)
-            .map(|member| drives_without_slot(member));
+            .map(drives_without_slot);
         drives.extend(others);
         drives
     }

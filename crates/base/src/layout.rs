@@ -21,8 +21,8 @@ impl Layout {
     /// The most failures that parity tolerates.
     pub const MOST_PARITY: u8 = 2;
 
-    /// `None` if there is no such layout: a mirror tolerates up to three failures, parity one or two, over 2 to 23 data columns.
-    pub fn new(data: u8, parity: u8) -> Option<Self> {
+    /// Of so many columns of data and of parity. `None` if there is no such layout: a mirror tolerates up to three failures, parity one or two, over 2 to 23 data columns.
+    pub fn of_columns((data, parity): (u8, u8)) -> Option<Self> {
         let is_possible = match data {
             1 => parity <= Self::MOST_COPIES,
             2..=Self::MOST_DATA => (1..=Self::MOST_PARITY).contains(&parity),
@@ -110,7 +110,7 @@ impl FromStr for Layout {
                 (data.parse().map_err(|_| none())?, parity.parse().map_err(|_| none())?)
             }
         };
-        Self::new(data, parity).ok_or_else(none)
+        Self::of_columns((data, parity)).ok_or_else(none)
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         let mut layouts = 0;
         for data in 0..=255 {
             for parity in 0..=255 {
-                let Some(layout) = Layout::new(data, parity) else { continue };
+                let Some(layout) = Layout::of_columns((data, parity)) else { continue };
                 assert_eq!(layout.to_string().parse(), Ok(layout));
                 layouts += 1;
             }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn with_fewer_domains_it_is_narrower_before_it_protects_less() {
         let within = |data, parity, domains| {
-            let layout = Layout::new(data, parity).unwrap().within(domains);
+            let layout = Layout::of_columns((data, parity)).unwrap().within(domains);
             (layout.data(), layout.parity())
         };
         assert_eq!(

@@ -305,7 +305,7 @@ impl Label {
         };
         let fence = |raw: &RawFence| (HolderId(Uuid::from_bytes(raw.holder)), raw.lowest.get());
         let fences = Fences { epoch: Epoch(raw.epoch.get()), of: fenced.iter().map(fence).collect() };
-        let Some(layout) = Layout::new(raw.data_columns, raw.parity_columns) else {
+        let Some(layout) = Layout::of_columns((raw.data_columns, raw.parity_columns)) else {
             return Copy::Damaged(format!(
                 "layout {}+{} is impossible",
                 raw.data_columns, raw.parity_columns

@@ -66,10 +66,8 @@ impl Model {
         let (iops, mbps) = (u64::from(emulation.iops()), u64::from(emulation.mbps()));
         let latency_ns = emulation.latency().duration().as_nanos() as u64;
         let rotates = emulation.technology.rotates();
-        let channels = match rotates {
-            true => 1,
-            false => (iops * latency_ns).div_ceil(NS_PER_S).clamp(1, MOST_CHANNELS),
-        };
+        let channels =
+            if rotates { 1 } else { (iops * latency_ns).div_ceil(NS_PER_S).clamp(1, MOST_CHANNELS) };
         let reference_ns = transfer_ns(REFERENCE_BYTES, mbps);
         let occupancy_ns = channels * NS_PER_S / iops;
         Self {

@@ -3,18 +3,19 @@
 //! Sizes are asserted at compile time. Nothing here is trusted when it is read back: each structure carries
 //! or is covered by a checksum, and the readers check it before they look at anything else.
 
-use quoin_base::{BlockIndex, BlockNumber, Crc64, DriveIndex, LayerId, MIB, crc64};
+use quoin_base::{BlockIndex, BlockNumber, Crc64, LayerId, MIB, crc64};
 use quoin_drive::{GRANT_PAGE_BYTES, MOST_JOURNAL_COLUMNS, SLABS_PER_GRANT_PAGE};
-use quoin_stripe::Column;
 use zerocopy::{
     FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout,
     little_endian::{U16, U32, U64},
 };
 
+mod columns;
 #[cfg(test)]
 mod tests;
 mod words;
 
+pub(crate) use columns::{ColumnEntry, NO_DRIVE};
 pub(crate) use words::{BlockInfo, Dead, Location, ThinEntry};
 
 /// The unit of metadata and of alignment on drives.
@@ -527,34 +528,7 @@ pub(crate) struct TableSlabEntry {
     /// Behind the last that is used, those of drive [`NO_DRIVE`].
     pub columns: [ColumnEntry; 4],
 }
-/// The drive of a column that is not there.
-pub(crate) const NO_DRIVE: u16 = u16::MAX;
-/// A column in a [`SegmentEntry`] or a [`TableSlabEntry`].
-#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Default)]
-#[repr(C)]
-pub(crate) struct ColumnEntry {
-    pub drive: U16,
-    pub slab_low: U16,
-    pub slab_high: U16,
-}
 const _: () = assert!(size_of::<SegmentEntry>() == 256);
-
-impl From<Column> for ColumnEntry {
-    fn from(Column { drive, slab }: Column) -> Self {
-        Self {
-            drive: drive.0.into(),
-            slab_low: (slab as u16).into(),
-            slab_high: ((slab >> 16) as u16).into(),
-        }
-    }
-}
-
-impl ColumnEntry {
-    pub(crate) fn column(&self) -> Column {
-        let slab = u32::from(self.slab_low.get()) | u32::from(self.slab_high.get()) << 16;
-        Column { drive: DriveIndex(self.drive.get()), slab }
-    }
-}
 
 /// Segment table entries in a page.
 pub(crate) const SEGMENTS_PER_PAGE: usize = PAGE_BYTES / size_of::<SegmentEntry>();

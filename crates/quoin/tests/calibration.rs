@@ -39,9 +39,10 @@ impl Rig {
         let worker = || async {
             while self.world.now() < until {
                 let offset = offsets(count.fetch_add(1, Ordering::Relaxed));
-                let op = match write {
-                    true => DiskOp::Write { offset, data: vec![data.clone()], durable: false },
-                    false => DiskOp::Read { offset, buf: Buf::unfilled(len) },
+                let op = if write {
+                    DiskOp::Write { offset, data: vec![data.clone()], durable: false }
+                } else {
+                    DiskOp::Read { offset, buf: Buf::unfilled(len) }
                 };
                 self.disk.submit(op).await.unwrap();
             }
@@ -84,9 +85,10 @@ fn configured_and_measured() {
             let rig = Rig::new(&world, &emulation);
             let (cpu, begun) = (cpu_s(), Instant::now());
             let rate = world.run_on(Thread::Data(0), async move {
-                match is_sequential {
-                    true => rig.rate(workers, len, sequential, write).await,
-                    false => rig.rate(workers, len, random, write).await,
+                if is_sequential {
+                    rig.rate(workers, len, sequential, write).await
+                } else {
+                    rig.rate(workers, len, random, write).await
                 }
             });
             let rate = block_on(rate).unwrap();

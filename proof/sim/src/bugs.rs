@@ -99,7 +99,7 @@ fn choices(bug: Bug) -> Choices {
     let of_several =
         matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
     let of_parity = matches!(bug, Bug::TrustParity | Bug::RepairNextColumn);
-    let layout = of_parity.then(|| Layout::new(3, 1)).flatten();
+    let layout = of_parity.then(|| Layout::of_columns((3, 1))).flatten();
     Choices { faults, load, little_ram, slices: of_several.then_some(3), layout, ..Choices::default() }
 }
 

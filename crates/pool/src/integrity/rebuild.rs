@@ -38,14 +38,14 @@ impl Rebuilding {
 impl Slice {
     /// Begins to rebuild whatever there is to rebuild, until the pool ends.
     pub(crate) fn begin_to_rebuild(self: &Arc<Self>) {
-        self.rebuilding.is_under_way.store(true, Ordering::Release);
+        self.rebuilding().is_under_way.store(true, Ordering::Release);
         let slice = self.clone();
         self.world().spawn(
             Thread::Background,
             Box::pin(async move {
                 slice.rebuild().await;
-                slice.rebuilding.is_under_way.store(false, Ordering::Release);
-                slice.rebuilding.ended.notify();
+                slice.rebuilding().is_under_way.store(false, Ordering::Release);
+                slice.rebuilding().ended.notify();
             }),
         );
     }

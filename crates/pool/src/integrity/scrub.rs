@@ -334,9 +334,10 @@ impl Scrub {
         state.counts.damaged_pages += 1;
         state.counts.repaired_pages += u64::from(repaired);
         state.note(note);
-        match repaired {
-            true => blamed.into_iter().for_each(|drive| *state.by_drive.entry(drive).or_default() += 1),
-            false => state.unreadable.page(id),
+        if repaired {
+            blamed.into_iter().for_each(|drive| *state.by_drive.entry(drive).or_default() += 1)
+        } else {
+            state.unreadable.page(id)
         }
         Ok(repaired)
     }

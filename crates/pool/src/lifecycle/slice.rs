@@ -43,7 +43,7 @@ pub(crate) struct Slice {
     recovered: Recovered,
     damage: DamageLog,
     flips: Flips,
-    pub(crate) rebuilding: Rebuilding,
+    rebuilding: Rebuilding,
 }
 
 /// What [`Slice::new`] puts together.
@@ -183,6 +183,11 @@ impl Slice {
             Some(outcome) => outcome,
             None => Err(self.store.health().error()),
         }
+    }
+
+    /// Its rebuild.
+    pub(crate) fn rebuilding(&self) -> &Rebuilding {
+        &self.rebuilding
     }
 
     /// Ends the committer once it did what it was asked for. Requests made later fail.

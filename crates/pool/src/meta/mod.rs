@@ -5,6 +5,7 @@ mod catalog;
 mod heap;
 mod image;
 mod layer_image;
+mod layouts;
 pub(crate) mod metadata;
 mod object;
 mod page_id;
@@ -19,12 +20,13 @@ pub(crate) use catalog::{Catalog, Objects, Operation, TransactionId};
 pub(crate) use heap::{PageWords, RecordHeap};
 pub(crate) use image::{CatalogHead, CatalogImage};
 pub(crate) use layer_image::{Alias, LayerImage};
+pub(crate) use layouts::{Domain, Layouts, net_slabs};
 pub(crate) use object::DECISION_OBJECT;
 pub use object::ObjectKind;
 pub(crate) use page_id::PageId;
 pub(crate) use pages::{Page, PageStore};
 pub(crate) use records::{RecordKey, encode_alias, encode_layer, encode_object};
 pub(crate) use segments::{
-    ColumnMove, Domain, Layouts, Losses, Segment, SegmentState, SegmentTable, Stream, TableCopy, TableSlabs,
-    least_table_slabs, net_slabs, table_slabs_for,
+    ColumnMove, Losses, Segment, SegmentState, SegmentTable, Stream, TableCopy, TableSlabs,
+    least_table_slabs, table_slabs_for,
 };

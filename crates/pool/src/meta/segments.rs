@@ -12,7 +12,8 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, PAGE_BYTES, PAGE_WORDS, ROW_CONTENTS, Root, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
+    format::{Location, PAGE_WORDS, Root, SEGMENTS_PER_PAGE, SegmentEntry},
+    meta::Layouts,
     segment::readers::{ReaderEpoch, ReaderEpochs},
     space::Overhead,
     store::Store,
@@ -21,7 +22,7 @@ use quoin_base::{
     CheckpointGeneration, DriveIndex, MembersGeneration, PageNumber, SECTOR_BYTES, SegmentGeneration,
     SegmentId, Sequence, SliceId,
 };
-use quoin_stripe::{Column, ColumnSet, Geometry, StripeSet};
+use quoin_stripe::{Column, Geometry, StripeSet};
 use quoin_world::{
     RwLock,
     atomic::{AtomicBool, Ordering},
@@ -31,65 +32,29 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
+mod choose;
+mod entry;
 mod granted;
 mod held;
 mod index;
-mod layouts;
+mod lengths;
 mod losses;
 mod moves;
 mod placed;
+mod stream;
 mod table_slabs;
 
+use entry::ReadEntries;
+pub(crate) use entry::encode;
 use granted::Granted;
 use index::Index;
-pub(crate) use layouts::{Domain, Layouts, net_slabs};
 pub(crate) use losses::Losses;
 pub(crate) use moves::ColumnMove;
-use moves::LeftSlab;
+pub(crate) use stream::Stream;
 use table_slabs::most_data_slabs;
-pub(crate) use table_slabs::{TABLE_COPIES, TableCopy, TableSlabs, least_table_slabs, table_slabs_for};
-
-/// What a segment holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Stream {
-    /// Destaged host data.
-    Data = 1,
-    /// Metadata pages.
-    Meta = 2,
-    /// Data that the cleaner moved.
-    Cleaned = 3,
-    /// Large writes of hosts, placed as they came in.
-    Placed = 5,
-}
-
-/// What the contents of data rows begin at a multiple of. Drives answer reads of a block sooner if it crosses no
-/// such boundary.
-const DATA_ALIGN_BYTES: u64 = 8192;
-
-impl Stream {
-    /// Where the contents of a row that begins at byte `offset` begin: after its head.
-    pub(crate) fn contents_begin(self, offset: u64) -> u64 {
-        let after_head = offset + PAGE_BYTES as u64;
-        if self.is_metadata() { after_head } else { after_head.next_multiple_of(DATA_ALIGN_BYTES) }
-    }
-
-    pub(crate) fn is_metadata(self) -> bool {
-        self == Self::Meta
-    }
-
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        match byte {
-            1 => Some(Self::Data),
-            2 => Some(Self::Meta),
-            3 => Some(Self::Cleaned),
-            5 => Some(Self::Placed),
-            _ => None,
-        }
-    }
-}
+pub(crate) use table_slabs::{TableCopy, TableSlabs, least_table_slabs, table_slabs_for};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SegmentState {
@@ -138,6 +103,12 @@ struct Quarantined {
     /// The first checkpoint without it.
     generation: CheckpointGeneration,
     reader_epoch: ReaderEpoch,
+}
+
+/// A slab that a column left.
+struct LeftSlab {
+    column: Column,
+    wait: Quarantined,
 }
 
 struct Inner {
@@ -209,20 +180,8 @@ impl SegmentTable {
         for (number, columns) in (1..).zip(table_slabs.named()) {
             granted.take(format!("table slab {number}"), &columns)?;
         }
-        let mut segments = Vec::new();
-        let (mut live_data_sectors, mut live_meta_sectors) = (BTreeMap::new(), 0);
-        segments.push(free_segment());
-        for (id, bytes) in entries {
-            let segment = decode(bytes, id)?;
-            granted.take(format!("segment {id}"), &segment.stripes.columns)?;
-            if segment.stream.is_metadata() {
-                live_meta_sectors += u64::from(segment.live_sectors);
-            } else {
-                *live_data_sectors.entry(segment.spread()).or_default() += u64::from(segment.live_sectors);
-            }
-            segments.resize_with(segments.len().max(id + 1), free_segment);
-            segments[id] = segment;
-        }
+        let read = ReadEntries::of(entries, &mut granted)?;
+        let ReadEntries { segments, live_data_sectors, live_meta_sectors } = read;
         // Ids below the last one in use that no segment has.
         let free_ids = (1..segments.len())
             .filter(|&i| segments[i].state == SegmentState::Free)
@@ -336,53 +295,6 @@ impl SegmentTable {
     /// How new data and metadata is laid out.
     pub(crate) fn layouts(&self) -> Layouts {
         self.inner.read().layouts.clone()
-    }
-
-    /// The most bytes of pool blocks that a net slab holds: all but the heads of rows and what is too short for a block.
-    pub(crate) fn dense_bytes(&self, block_bytes: u64) -> u64 {
-        let geometry = self.geometry_of_data();
-        let head = DATA_ALIGN_BYTES;
-        let full_row = longest_row(geometry, head, block_bytes, u64::MAX);
-        let segment = self.segment_bytes(geometry);
-        // A row takes whole stripes.
-        let row_takes = full_row.next_multiple_of(geometry.stripe_bytes());
-        let last_row = longest_row(geometry, head, block_bytes, segment % row_takes);
-        let bytes = segment / row_takes * (full_row - head) + last_row.saturating_sub(head);
-        bytes / u64::from(geometry.data)
-    }
-
-    fn geometry_of_data(&self) -> Geometry {
-        let layouts = self.layouts();
-        layouts.geometry(layouts.of_data())
-    }
-
-    /// Bytes of a row of a segment that nothing ended early, if it begins where contents may begin.
-    pub(crate) fn full_row_bytes(&self, segment: &Segment, block_bytes: u64) -> u64 {
-        let (stream, geometry) = (segment.stream, segment.stripes.geometry);
-        let len_bytes = match stream {
-            Stream::Placed => self.row_end(stream, geometry),
-            Stream::Meta => longest_row(geometry, PAGE_BYTES as u64, PAGE_BYTES as u64, u64::MAX),
-            Stream::Data | Stream::Cleaned => longest_row(geometry, DATA_ALIGN_BYTES, block_bytes, u64::MAX),
-        };
-        len_bytes.next_multiple_of(geometry.stripe_bytes())
-    }
-
-    /// How long a row gets. A placed row has its head beside what others hold: as many blocks go into it as into a long write.
-    pub(crate) fn row_end(&self, stream: Stream, geometry: Geometry) -> u64 {
-        match stream {
-            Stream::Placed => {
-                (stream.contents_begin(0) + self.row_bytes()).next_multiple_of(geometry.stripe_bytes())
-            }
-            Stream::Data | Stream::Meta | Stream::Cleaned => geometry.row_bytes.into(),
-        }
-    }
-
-    /// What a net slab may hold less than [`SegmentTable::dense_bytes`] without being worth cleaning: as much as
-    /// the heads of rows that ended early may cost the segments it would be moved to, and what fills them up to a stripe.
-    pub(crate) fn slack_bytes(&self, block_bytes: u64) -> u64 {
-        let geometry = self.geometry_of_data();
-        let stripe = if geometry.data > 1 { geometry.stripe_bytes() / u64::from(geometry.data) } else { 0 };
-        (self.dense_bytes(block_bytes) / 32).max(3 * block_bytes / u64::from(geometry.data) + stripe)
     }
 
     /// Opens a segment on the drives with the most free slabs.
@@ -671,12 +583,6 @@ impl Inner {
     }
 }
 
-/// The longest row within `room` bytes whose contents, each of `content_bytes`, begin after `head` bytes.
-fn longest_row(geometry: Geometry, head: u64, content_bytes: u64, room: u64) -> u64 {
-    let room = room.min(u64::from(geometry.row_bytes));
-    head + (room.saturating_sub(head) / content_bytes).min(ROW_CONTENTS as u64) * content_bytes
-}
-
 fn free_segment() -> Segment {
     Segment {
         state: SegmentState::Free,
@@ -690,59 +596,4 @@ fn free_segment() -> Segment {
         written_in: CheckpointGeneration(0),
         rows_under_way: 0,
     }
-}
-
-pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
-    let mut entry: SegmentEntry = zeroed();
-    entry.generation = segment.generation.0.into();
-    entry.state = match segment.state {
-        // The checkpoint being written is the first without it.
-        SegmentState::Free | SegmentState::Quarantined => return entry,
-        SegmentState::Open => 1,
-        SegmentState::Sealed => 2,
-    };
-    entry.stream = segment.stream as u8;
-    let StripeSet { geometry, columns, missing } = &segment.stripes;
-    entry.data = geometry.data;
-    entry.parity = geometry.parity;
-    entry.strip_bytes = geometry.strip_bytes.into();
-    entry.row_bytes = geometry.row_bytes.into();
-    entry.missing = missing.0.into();
-    entry.written_in = (segment.written_in.0 as u32).into();
-    entry.live_sectors = segment.live_sectors.into();
-    entry.written_bytes = segment.written_bytes.into();
-    for (slot, column) in entry.columns.iter_mut().zip(columns.iter()) {
-        *slot = (*column).into();
-    }
-    entry
-}
-
-fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
-    let damaged = |problem: &str| PoolError::corrupt(format!("segment {id} in the segment table"), problem);
-    let entry = SegmentEntry::read_from_bytes(bytes).map_err(|_| damaged("its entry has the wrong size"))?;
-    let mut segment = free_segment();
-    segment.generation = SegmentGeneration(entry.generation.get());
-    segment.state = match entry.state {
-        0 => return Ok(segment),
-        1 => SegmentState::Open,
-        2 => SegmentState::Sealed,
-        _ => return Err(damaged("its state is unknown")),
-    };
-    segment.stream = Stream::from_byte(entry.stream).ok_or_else(|| damaged("its stream is unknown"))?;
-    let geometry = Geometry {
-        data: entry.data,
-        parity: entry.parity,
-        strip_bytes: entry.strip_bytes.get(),
-        row_bytes: entry.row_bytes.get(),
-    };
-    let missing = ColumnSet(entry.missing.get());
-    if !geometry.is_possible() || !missing.is_of(geometry) {
-        return Err(damaged("its layout is impossible"));
-    }
-    let columns = entry.columns[..geometry.columns()].iter().map(|entry| entry.column()).collect();
-    segment.stripes = StripeSet { geometry, columns, missing };
-    segment.live_sectors = entry.live_sectors.get();
-    segment.written_bytes = entry.written_bytes.get();
-    segment.written_in = CheckpointGeneration(entry.written_in.get().into());
-    Ok(segment)
 }

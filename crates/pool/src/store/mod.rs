@@ -11,6 +11,7 @@
 
 mod add;
 mod claims;
+mod columns;
 mod domains;
 mod grants;
 pub(crate) mod health;
@@ -39,7 +40,7 @@ use quoin_base::{
     ByteRange, CheckpointGeneration, DriveIndex, Epoch, Layout, MembersGeneration, PoolId, SliceId,
 };
 use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
-use quoin_stripe::{Column, ColumnSet, Columns, Read, StripeError, StripeSet, Written, alternatives};
+use quoin_stripe::{Column, ColumnSet, Columns, Read, StripeError, StripeSet, Written};
 use quoin_world::{
     AsyncMutex, Buf, DiskError, Mutex, Slice as Bytes,
     atomic::{AtomicBool, Ordering},
@@ -480,89 +481,6 @@ impl Store {
         Ok(lacking)
     }
 
-    /// What a column of a segment should hold in a range of it: read from it, if it is there, or made from the others.
-    pub(crate) async fn read_column_anew(
-        &self,
-        set: &StripeSet,
-        place: usize,
-        range: ByteRange,
-    ) -> Result<Buf, StripeError> {
-        let column = set.columns[place];
-        if !set.missing.has(place)
-            && !self.columns.is_lost(column)
-            && self.members().get(column.drive).is_some_and(Member::is_needed)
-            && let Ok(read) = self.read_slab(column, range.offset, range.len as usize).await
-        {
-            return Ok(read);
-        }
-        self.columns.rebuild(set, place, range).await
-    }
-
-    /// The ways to read a range of a segment's data: with all columns, and then with some left out.
-    pub(crate) fn ways_to_read(
-        &self,
-        set: &StripeSet,
-        range: ByteRange,
-    ) -> impl Iterator<Item = ColumnSet> + use<> {
-        std::iter::once(ColumnSet::default()).chain(alternatives(set, range))
-    }
-
-    /// Reads a range of a segment's data without what these columns hold of it.
-    pub(crate) async fn read_segment_without(
-        &self,
-        set: &StripeSet,
-        range: ByteRange,
-        left_out: ColumnSet,
-    ) -> Result<Buf, StripeError> {
-        Ok(self.columns.read_without(set, range, left_out).await?.content)
-    }
-
-    /// Writes what is known to be right to the columns that were left out when it was read; of a mirror, to all copies. Durable
-    /// on return.
-    pub(crate) async fn rewrite_columns(
-        &self,
-        set: &StripeSet,
-        range: ByteRange,
-        left_out: ColumnSet,
-        data: &Bytes,
-    ) -> Result<(), PoolError> {
-        let lost = self.lost_columns(set);
-        let wanted = if set.geometry.data == 1 { set.geometry.all() } else { left_out };
-        Ok(self.columns.rewrite(set, range, wanted.without(lost), data).await?)
-    }
-
-    /// Those that are missing, or whose drives are not there or have failed.
-    pub(crate) fn lost_columns(&self, set: &StripeSet) -> ColumnSet {
-        let lost = set.columns.iter().enumerate().filter(|(_, column)| self.columns.is_lost(**column));
-        lost.fold(set.missing, |lost, (place, _)| lost.with(ColumnSet::one(place)))
-    }
-
-    /// Makes parity anew where it does not agree with the data, in the stripes that a range touches. Durable on return.
-    pub(crate) async fn make_parity_anew(&self, set: &StripeSet, range: ByteRange) -> Result<(), PoolError> {
-        let geometry = set.geometry;
-        if geometry.data == 1 || geometry.parity == 0 {
-            return Ok(());
-        }
-        let lost = self.lost_columns(set);
-        let stripe = geometry.stripe_bytes();
-        let (first, end) = (range.offset / stripe, range.end().div_ceil(stripe));
-        let strip = u64::from(geometry.strip_bytes);
-        let of_column = ByteRange::from(first * strip..end * strip);
-        if self.columns.verify(set, of_column).await? {
-            return Ok(());
-        }
-        for place in geometry.all().without(geometry.data_columns()).without(lost).iter() {
-            let parity = self.columns.rebuild(set, place, of_column).await?;
-            self.write_slab(set.columns[place], of_column.offset, vec![parity.into_slice()], true).await?;
-        }
-        Ok(())
-    }
-
-    /// Hardens what was written to a drive.
-    pub(crate) async fn flush_drive(&self, drive: DriveIndex) -> Result<(), PoolError> {
-        Ok(self.columns.drive(drive)?.flush().await?)
-    }
-
     /// The pace of background writes.
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
@@ -576,19 +494,6 @@ impl Store {
     /// Whether the write of a row may fail because a file system below is full.
     pub(crate) fn may_lack_room(&self) -> bool {
         self.may_lack_room.load(Ordering::Acquire)
-    }
-
-    /// Hardens every row written before, on all drives but those that the pool can go on without.
-    pub(crate) async fn flush_rows(&self) -> Result<(), PoolError> {
-        let hold_data = self.needed_drives().filter(|drive| drive.label().roles.data);
-        let flushes = hold_data.map(async |drive| (drive.index(), drive.flush().await));
-        // All are flushed, also if one fails.
-        for (drive, outcome) in join_all(flushes).await {
-            if let Err(error) = outcome {
-                self.do_without(drive, error.into()).await?;
-            }
-        }
-        Ok(())
     }
 
     /// How messages name a drive.

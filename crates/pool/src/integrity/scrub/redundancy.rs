@@ -202,12 +202,11 @@ impl Scrub {
             let guard = self.slice().enter_readers();
             let is_sound = self.repair_live(&row).await.is_some();
             drop(guard);
-            match is_sound {
-                true => sound.push(row),
-                false => self.note_row(
-                    &row,
-                    "something there is damaged and cannot be written again, so that it stays as it is",
-                ),
+            if is_sound {
+                sound.push(row);
+            } else {
+                let why = "something there is damaged and cannot be written again, so that it stays as it is";
+                self.note_row(&row, why);
             }
             self.slice().world().yield_now().await;
         }
@@ -221,9 +220,10 @@ impl Scrub {
                 _ => self.heads_name_all(first).await,
             };
             seen = Some((first, names_all));
-            match names_all {
-                true => self.make_row_agree(&row).await,
-                false => self.note_row(&row, "not all that lies there is known, so that it stays as it is"),
+            if names_all {
+                self.make_row_agree(&row).await
+            } else {
+                self.note_row(&row, "not all that lies there is known, so that it stays as it is")
             }
             self.slice().world().yield_now().await;
         }
@@ -268,10 +268,11 @@ impl Scrub {
             let range = ByteRange::new(at.offset, head.len_bytes.get().into());
             let is_metadata = Stream::from_byte(head.stream).is_some_and(Stream::is_metadata);
             for content in &head.contents[..head.count.get() as usize] {
-                let location = match is_metadata {
-                    true => self.live_page(content).await.flatten().map(|(location, _)| location),
+                let location = if is_metadata {
+                    self.live_page(content).await.flatten().map(|(location, _)| location)
+                } else {
                     // What was dropped counts as live, too.
-                    false => slice.block(content.block_number()).await.ok().flatten().map(|p| p.location),
+                    slice.block(content.block_number()).await.ok().flatten().map(|p| p.location)
                 };
                 let is_here = |location: &Location| {
                     let rows = range.offset..range.end();
@@ -290,9 +291,10 @@ impl Scrub {
         let head = ByteRange::new(row.range.offset, PAGE_BYTES as u64);
         let mut live = vec![Live { range: head, sum: Sum::Head(row.at) }];
         for content in &row.contents {
-            let found = match row.is_metadata {
-                true => self.live_page(content).await?,
-                false => self.live_block(content).await?,
+            let found = if row.is_metadata {
+                self.live_page(content).await?
+            } else {
+                self.live_block(content).await?
             };
             let is_here = |location: &Location| {
                 location.segment() == row.at.segment

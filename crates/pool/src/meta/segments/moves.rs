@@ -9,9 +9,10 @@
 //!    what was read to make it is all there is.
 //! 2. The old column's slab is used again only when a checkpoint that does not name it is durable and readers have left.
 
-use super::{Inner, Quarantined, Segment, SegmentState, SegmentTable, layouts::Domain};
+use super::{Inner, LeftSlab, Quarantined, Segment, SegmentState, SegmentTable};
 use crate::{
     bugs::{Bug, planted},
+    meta::layouts::Domain,
     segment::readers::ReaderEpochs,
 };
 use quoin_base::{SECTOR_BYTES, SegmentGeneration, SegmentId};
@@ -32,12 +33,6 @@ pub(crate) struct ColumnMove {
     pub written_bytes: u64,
     /// Where it goes.
     pub to: Column,
-}
-
-/// A slab that a column left.
-pub(super) struct LeftSlab {
-    column: Column,
-    wait: Quarantined,
 }
 
 /// What is to lie elsewhere.

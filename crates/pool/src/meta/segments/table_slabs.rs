@@ -15,7 +15,7 @@
 //! 3. A table slab is used for something else only when no page lies there and a root that does not name it is
 //!    durable.
 
-use super::{Inner, Layouts, SegmentTable, granted::SlabsByDrive};
+use super::{Inner, SegmentTable, granted::SlabsByDrive};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -23,15 +23,13 @@ use crate::{
         BLOCKS_PER_PAGE, ColumnEntry, Location, MAP_FAN_OUT, MAP_LEVELS, MAX_TABLE_SLABS, NO_DRIVE,
         PAGE_BYTES, POOL_BLOCK_BYTES, PageSpace, Root, SEGMENTS_PER_PAGE, TREE_FAN_OUT, TableSlabEntry,
     },
-    meta::PageId,
+    meta::{PageId, layouts::Layouts},
 };
 use quoin_base::{DriveIndex, PageNumber};
 use quoin_stripe::Column;
 use quoin_world::Mutex;
 use std::{cmp::Reverse, iter, sync::Arc};
 
-/// How many columns a table slab gets at least.
-pub(crate) const TABLE_COPIES: usize = 2;
 /// The most pages of the catalog that are reckoned with.
 const MOST_CATALOG_PAGES: u64 = 16_384;
 /// Pages beside those that are reckoned with by size: the upper levels of page maps, and a small catalog.

@@ -1,4 +1,4 @@
-//! How segments are laid out: which drives a new one gets, and how much free slabs hold.
+//! How segments are laid out over fault domains, and how much slabs hold then.
 //!
 //! A layout asks for columns on drives of distinct *fault domains*. Where the free slabs lie in fewer domains than it has
 //! columns, a segment gets fewer columns of data, and as many of parity. Only where fewer domains are left than it takes
@@ -6,11 +6,10 @@
 //!
 //! Space is counted in *net slabs*: one holds as much data as a slab of a drive, with all that protects it.
 
-use super::{Inner, Stream, TABLE_COPIES};
 use crate::format::PAGE_BYTES;
 use quoin_base::{DriveIndex, KIB, Layout};
 use quoin_stripe::Geometry;
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::collections::BTreeMap;
 
 /// A fault domain: drives that may fail together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,6 +17,8 @@ pub(crate) struct Domain(pub u16);
 
 /// Metadata tolerates so many failures at least, where data tolerates any.
 const LEAST_METADATA_PARITY: u8 = 2;
+/// How many columns a table slab gets at least.
+const TABLE_COPIES: usize = 2;
 /// The longest strip, and about how many bytes of data the shortest row of a segment with many columns has.
 const LONGEST_STRIP_BYTES: u64 = 32 * KIB;
 const SHORTEST_ROW_BYTES: u64 = 128 * KIB;
@@ -38,11 +39,11 @@ impl Layouts {
     }
 
     /// Whether new segments may lie on a drive.
-    pub(super) fn takes(&self, drive: DriveIndex) -> bool {
+    pub(crate) fn takes(&self, drive: DriveIndex) -> bool {
         self.domains.contains_key(&drive)
     }
 
-    pub(super) fn domain(&self, drive: DriveIndex) -> Option<Domain> {
+    pub(crate) fn domain(&self, drive: DriveIndex) -> Option<Domain> {
         self.domains.get(&drive).copied()
     }
 
@@ -74,12 +75,13 @@ impl Layouts {
     }
 
     /// Whether there is more than one domain, so that copies lie on different drives.
-    pub(super) fn is_spread(&self) -> bool {
+    pub(crate) fn is_spread(&self) -> bool {
         self.domain_count() > 1
     }
 
-    fn of(&self, stream: Stream) -> Layout {
-        if stream.is_metadata() { self.of_metadata() } else { self.of_data() }
+    /// What a segment of data or of metadata gets.
+    pub(crate) fn of(&self, is_metadata: bool) -> Layout {
+        if is_metadata { self.of_metadata() } else { self.of_data() }
     }
 
     /// How a segment of this layout is spread.
@@ -137,71 +139,11 @@ pub(crate) fn net_slabs(counts: impl IntoIterator<Item = u64>, layout: Layout) -
     net
 }
 
-impl Inner {
-    /// Free slabs that new segments may get, by domain.
-    fn free_by_domain(&self) -> BTreeMap<Domain, u64> {
-        by_domain(&self.layouts, self.free_slabs.iter().map(|(drive, free)| (*drive, free.len() as u64)))
-    }
-
-    /// Free slabs, net.
-    pub(super) fn net_free(&self) -> u64 {
-        net_slabs(self.free_by_domain().into_values(), self.layouts.of_data())
-    }
-
-    /// Slabs that the slice holds, net.
-    pub(super) fn net_held(&self) -> u64 {
-        let held = self.held_slabs.iter().map(|(drive, held)| (*drive, *held));
-        net_slabs(by_domain(&self.layouts, held).into_values(), self.layouts.of_data())
-    }
-
-    /// How a new segment of a stream is spread, and over which drives other than these: those with the most free slabs, of
-    /// the domains with the most. `None`: too few domains have free slabs.
-    pub(super) fn choose_drives(
-        &self,
-        stream: Stream,
-        but: &[DriveIndex],
-    ) -> Option<(Geometry, Vec<DriveIndex>)> {
-        let layout = self.layouts.of(stream);
-        // The roomiest drive of each domain, and how much the domain has.
-        let mut domains: BTreeMap<Domain, (u64, usize, Reverse<DriveIndex>)> = BTreeMap::new();
-        for (drive, free) in
-            self.free_slabs.iter().filter(|(drive, free)| !but.contains(drive) && !free.is_empty())
-        {
-            let Some(domain) = self.layouts.domain(*drive) else { continue };
-            let (all, most, roomiest) = domains.entry(domain).or_insert((0, 0, Reverse(*drive)));
-            *all += free.len() as u64;
-            (*most, *roomiest) = (*most, *roomiest).max((free.len(), Reverse(*drive)));
-        }
-        let mut domains: Vec<_> = domains.into_values().collect();
-        domains.sort_unstable_by_key(|(all, _, drive)| (Reverse(*all), drive.0));
-        // Metadata is content with fewer copies than it would like, if there are as many as data has.
-        let least = usize::from(self.layouts.of_data().parity().min(layout.parity())) + 1;
-        if domains.len() < least {
-            return None;
-        }
-        let layout = match domains.len() {
-            few if few < usize::from(layout.parity()) + 1 => Layout::mirror(few as u8 - 1),
-            enough => layout.within(enough),
-        };
-        let drives = domains.into_iter().take(layout.columns().into()).map(|(_, _, drive)| drive.0);
-        Some((self.layouts.geometry(layout), drives.collect()))
-    }
-}
-
-fn by_domain(layouts: &Layouts, of_drives: impl Iterator<Item = (DriveIndex, u64)>) -> BTreeMap<Domain, u64> {
-    let mut sums = BTreeMap::new();
-    for (drive, slabs) in of_drives {
-        if let Some(domain) = layouts.domain(drive) {
-            *sums.entry(domain).or_default() += slabs;
-        }
-    }
-    sums
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cmp::Reverse;
 
     fn layout(text: &str) -> Layout {
         text.parse().unwrap()
