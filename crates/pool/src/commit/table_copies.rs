@@ -34,6 +34,7 @@ impl Committer {
         let (store, slab_bytes) = (&self.slice.store, self.slice.segments.table.slab_bytes());
         for at in (0..slab_bytes).step_by(CHUNK_BYTES as usize) {
             let len = CHUNK_BYTES.min(slab_bytes - at) as usize;
+            // Any copy will do: pages in it that are damaged are found by their checksums, and read from another.
             let mut read: Option<Buf> = None;
             for column in &copy.columns {
                 if let Ok(bytes) = store.read_slab(*column, at, len).await {

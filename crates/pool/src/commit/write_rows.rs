@@ -32,6 +32,7 @@ impl Slice {
         let stripe = layout.stripes.geometry.row_unit_bytes();
         let piece_bytes =
             if is_background { (PIECE_BYTES / stripe * stripe).max(stripe) as usize } else { usize::MAX };
+        // Each piece is whole stripes, so that no parity depends on what was there before.
         for piece in pieces(data, piece_bytes) {
             let piece_bytes: usize = piece.iter().map(|s| s.len()).sum();
             let paced =

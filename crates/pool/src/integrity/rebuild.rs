@@ -78,6 +78,7 @@ impl Slice {
 
     /// Makes columns again, several at a time, until there is none that can be. False if there was none.
     async fn rebuild_some(&self) -> Result<bool, PoolError> {
+        // Several drives are read from and written to side by side.
         let (mut moving, mut under_way) = (FuturesUnordered::new(), BTreeSet::<SegmentId>::new());
         let (mut did, mut failure) = (false, None);
         loop {
@@ -146,6 +147,7 @@ impl Slice {
     /// Writes a part of a column at the pace of the background. False if its drive failed and the pool goes on without it.
     async fn write_made(&self, next: &ColumnMove, at: u64, made: Buf) -> Result<bool, PoolError> {
         let (store, world) = (&self.store, self.world());
+        // Hosts that write to the same drive come first.
         let made = made.into_slice();
         let paced = store.pace().enter(next.to.drive, made.len() as u64, world, || self.pressure()).await;
         let write = || store.write_slab(next.to, at, vec![made.clone()], false);

@@ -40,6 +40,7 @@ impl RowInDoubt {
 
     /// Writes it to the columns of data, or the copies, that lack it.
     async fn mend_data(&self, store: &Store) -> Result<(), PoolError> {
+        // Each block may be on other columns than the next.
         let block_bytes = self.range.len / self.crcs.len().max(1) as u64;
         for (block, crc) in self.range.split(block_bytes).zip(&self.crcs) {
             self.mend_block(store, block, *crc).await?;

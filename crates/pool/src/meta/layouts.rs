@@ -122,6 +122,7 @@ pub(crate) fn net_slabs(counts: impl IntoIterator<Item = u64>, layout: Layout) -
     while counts.len() > parity {
         let width = counts.len().min(layout.columns().into());
         let taken = |segments: u64| counts.iter().map(|count| *count.min(&segments)).sum::<u64>();
+        // The most segments for which enough domains have a slab each.
         let (mut fits, mut too_many) = (0, counts.iter().sum::<u64>() / width as u64 + 1);
         while too_many - fits > 1 {
             let middle = fits.midpoint(too_many);

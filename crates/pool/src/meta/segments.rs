@@ -44,6 +44,7 @@ mod losses;
 mod moves;
 mod placed;
 mod stream;
+mod table_size;
 mod table_slabs;
 
 use entry::ReadEntries;
@@ -53,8 +54,9 @@ use index::Index;
 pub(crate) use losses::Losses;
 pub(crate) use moves::ColumnMove;
 pub(crate) use stream::Stream;
-use table_slabs::most_data_slabs;
-pub(crate) use table_slabs::{TableCopy, TableSlabs, least_table_slabs, table_slabs_for};
+use table_size::most_data_slabs;
+pub(crate) use table_size::{least_table_slabs, table_slabs_for};
+pub(crate) use table_slabs::{TableCopy, TableSlabs};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SegmentState {
@@ -218,11 +220,7 @@ impl SegmentTable {
         for (drive, members) in store.lost_drives() {
             table.lose_before(drive, members, CheckpointGeneration(root.generation.get()));
         }
-        // Whatever is lost in future was not before.
-        {
-            let mut inner = table.inner.write();
-            inner.members_known = inner.members_known.max(store.members().generation);
-        }
+        table.knows_losses_of(store.members().generation);
         table.seal_left_open();
         Ok(table)
     }

@@ -96,7 +96,7 @@ impl RowWriter {
     }
 
     /// Adds nothing more to segments that lack a column, because a drive was lost: what is written next is whole.
-    fn leave_degraded(&mut self, segments: &Segments, generation: CheckpointGeneration) {
+    pub(crate) fn leave_degraded(&mut self, segments: &Segments, generation: CheckpointGeneration) {
         let losses = segments.table.losses();
         if std::mem::replace(&mut self.losses, losses) == losses {
             return;

@@ -158,6 +158,7 @@ impl Slice {
     /// Takes so many ungranted net slabs, or as many as there are. Returns how many slabs it took.
     pub(crate) async fn claim(&self, slabs: u64) -> Result<u64, PoolError> {
         // Slabs that the segment table could not name are left to other slices.
+        // A segment takes a slab of each of its columns.
         let slabs = self.segments.table.room_for(self.space.overhead().raw(slabs));
         // NOTE: durable before the table has them. What is in no segment after a crash is free.
         let granted = self.store.grant(self.id(), slabs).await?;

@@ -16,6 +16,7 @@ impl Store {
         place: usize,
         range: ByteRange,
     ) -> Result<Buf, StripeError> {
+        // From the column itself, as long as its drive serves.
         let column = set.columns[place];
         if !set.missing.has(place)
             && !self.columns.is_lost(column)

@@ -472,6 +472,7 @@ impl Store {
         let counted = set.columns.iter().filter(|_| durable).map(|column| self.pace.durable(column.drive));
         let _counted: Vec<_> = counted.collect();
         let Written { failed } = self.columns.write_row(set, offset, data, durable).await?;
+        // The row is on enough columns to be read.
         // NOTE: before the row counts. A column that failed must not be taken for one that has it.
         let mut lacking = ColumnSet::default();
         for (place, error) in failed {

@@ -19,6 +19,7 @@ mod overwrites;
 mod pipeline;
 mod placed;
 mod pressure;
+mod rebuild;
 mod repair;
 mod reserved;
 mod rig;

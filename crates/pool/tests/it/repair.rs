@@ -45,7 +45,7 @@ fn filled(seed: u64, layout: Layout) -> (Rig, VolumeId) {
 }
 
 fn expected(block: u64) -> Vec<u8> {
-    let round = if block % 2 == 0 { 2 } else { 1 };
+    let round = if block.is_multiple_of(2) { 2 } else { 1 };
     pattern(block + round * 1000, BLOCK as usize).to_vec()
 }
 

@@ -48,6 +48,7 @@ impl Inner {
         if domains.len() < least {
             return None;
         }
+        // As wide as there are domains with free slabs, and never less protected than there are domains for.
         let layout = match domains.len() {
             few if few < usize::from(layout.parity()) + 1 => Layout::mirror(few as u8 - 1),
             enough => layout.within(enough),

@@ -103,8 +103,10 @@ impl SegmentTable {
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
     pub(crate) fn lose(&self, drive: DriveIndex, members: MembersGeneration) {
         let mut inner = self.inner.write();
+        // Nothing more is put there.
         inner.free_slabs.remove(&drive);
         inner.held_slabs.remove(&drive);
+        // What no flush has hardened there may be lost with it.
         let hardened = inner.hardened;
         for id in 1..inner.segments.len() {
             let segment = &inner.segments[id];
@@ -140,6 +142,12 @@ impl SegmentTable {
             }
         }
         self.table_slabs.lose(drive);
+    }
+
+    /// It knows of all drives that were lost up to this table of members.
+    pub(super) fn knows_losses_of(&self, members: MembersGeneration) {
+        let mut inner = self.inner.write();
+        inner.members_known = inner.members_known.max(members);
     }
 
     /// Grows with every drive that is lost: open segments may have become unfit to be added to.

@@ -97,7 +97,10 @@ impl Inner {
     fn gains_by_relocation(&self, segment: &Segment) -> bool {
         let left = usize::from(segment.stripes.geometry.parity).saturating_sub(self.gone(segment).len());
         let leaves = !self.leaving(segment).is_empty();
-        leaves || usize::from(self.layouts.of_data().parity()) > left
+        // Metadata has as many copies as there are domains for: with fewer domains, fewer are whole.
+        let copies = usize::from(self.layouts.of_metadata().columns());
+        let is_too_wide = segment.stream.is_metadata() && segment.stripes.columns.len() > copies;
+        leaves || is_too_wide || usize::from(self.layouts.of_data().parity()) > left
     }
 
     /// What waits for a checkpoint and for readers before it is used again.
@@ -150,6 +153,7 @@ impl SegmentTable {
         if inner.net_free() <= kept {
             return None;
         }
+        // Of the columns that can be made, that of the segment which is nearest to losing data.
         let mut best: Option<(usize, u32, usize, Column)> = None;
         for id in 1..inner.segments.len() {
             let segment = &inner.segments[id];
@@ -202,6 +206,7 @@ impl SegmentTable {
             inner.comes_free(moved.to);
             return false;
         }
+        // The new column takes the place of the old one, which checkpoint and readers may still look at.
         let (generation, reader_epoch) = (inner.next_checkpoint, readers.current());
         let segment = &mut inner.segments[id as usize];
         let old = segment.stripes.columns[moved.place];

@@ -1,0 +1,74 @@
+//! What a failed drive held is made again on the others, so that the next one may fail.
+
+use crate::rig::{Rig, create, pattern, read};
+use quoin_base::{DriveIndex, Layout, MIB, VolumeId};
+use quoin_pool::Pool;
+use quoin_world::World;
+use std::{sync::Arc, time::Duration};
+
+const WRITE: u64 = 64 << 10;
+const WRITES: u64 = 80;
+
+fn layout(text: &str) -> Layout {
+    text.parse().unwrap()
+}
+
+/// Waits until no segment lacks a column.
+async fn rebuilt(world: &dyn World, pool: &Pool) {
+    for _ in 0..600 {
+        if pool.protection().degraded_segments == 0 {
+            return;
+        }
+        world.sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{:?}, {:?}", pool.protection(), pool.stats());
+}
+
+async fn all_is_there(pool: &Arc<Pool>, volume: VolumeId) {
+    for at in 0..WRITES {
+        assert!(read(pool, volume, at * WRITE, WRITE).await == pattern(at, WRITE as usize).to_vec(), "{at}");
+    }
+}
+
+#[test]
+fn drives_fail_one_after_the_other_and_each_is_made_up_for() {
+    for (seed, text) in (1..).zip(["mirror", "2+1", "raid5", "mirror-3", "raid6"]) {
+        let (layout, pool_drives) = (layout(text), u16::from(layout(text).columns()) + 1);
+        let rig = Rig::protected(seed, layout, 24 * MIB);
+        let pool = rig.open();
+        let volume = rig.run(|_| async move {
+            let volume = create(&pool).await;
+            for at in 0..WRITES {
+                pool.write(volume, at * WRITE, vec![pattern(at, WRITE as usize)]).await.unwrap();
+            }
+            pool.close().await.unwrap();
+            volume
+        });
+        // Down to the fewest drives on which as many failures are tolerated: first columns find other drives, then segments
+        // become narrower.
+        for drive in 0..pool_drives - u16::from(layout.parity()) - 1 {
+            let pool = rig.open();
+            rig.run(|world| async move {
+                assert!(pool.fail_drive(DriveIndex(drive)).await.unwrap(), "{text}: {drive}");
+                assert!(pool.protection().degraded_segments > 0, "{text}: {drive}");
+                all_is_there(&pool, volume).await;
+                rebuilt(&*world, &pool).await;
+                all_is_there(&pool, volume).await;
+                let stats = pool.stats();
+                assert!(stats.rebuilt_columns > 0 || drive > 0, "{text}: {stats:?}");
+                assert_eq!((stats.medium_errors, stats.lost_blocks), (0, 0), "{text}");
+                pool.close().await.unwrap();
+            });
+            rig.check();
+            // What was rebuilt is in the segment table, and as many failures are tolerated as before.
+            let pool = rig.open();
+            rig.run(|_| async move {
+                let protection = pool.protection();
+                assert_eq!(protection.degraded_segments, 0, "{text}: {drive}");
+                assert_eq!(protection.tolerates, layout.parity(), "{text}: {drive}, {protection:?}");
+                all_is_there(&pool, volume).await;
+                pool.close().await.unwrap();
+            });
+        }
+    }
+}
