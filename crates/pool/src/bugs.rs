@@ -130,12 +130,6 @@ pub enum Bug {
     CountBeforeRows = 76,
     /// Replay does not verify the rows of records of which nothing tells that they counted.
     TrustPlaced = 77,
-    /// A column that lacks rows because its drive failed is taken for whole.
-    TrustLostColumn = 160,
-    /// The slab that a rebuilt column left is used again before a checkpoint without it is durable.
-    ReuseLeftSlab = 161,
-    /// A row in doubt that recovery takes is not written to the columns that lack it.
-    KeepRowInDoubt = 162,
     /// A repair writes what the one before was to write, when that segment may have been freed.
     RepairLate = 171,
     /// A scrub takes parity for right where it does not agree with data.

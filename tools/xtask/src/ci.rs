@@ -15,6 +15,9 @@ const LITTLE_RAM_SEEDS: &str = "60";
 /// Of these, again with three slices; three in ten have as many anyway.
 const SLICES_SEEDS: &str = "60";
 
+/// Seeds of pools whose data is protected, with copies and with parity.
+const PROTECTED_SEEDS: &str = "40";
+
 /// Seeds of the simulation of the array.
 const ARRAY_SEEDS: u32 = 40;
 /// Seeds of sessions over a simulated network: enough that everything was exercised.
@@ -51,6 +54,16 @@ const STEPS: &[Step] = &[
     }),
     ("simulation with little RAM", || {
         let args = ["--seeds", LITTLE_RAM_SEEDS, "--little-ram"].map(str::to_owned);
+        program("debug", "quoin-sim", As::User, &args)
+    }),
+    ("simulation with mirrors", || {
+        let args = ["--seeds", PROTECTED_SEEDS, "--layout", "mirror"].map(str::to_owned);
+        program("debug", "quoin-sim", As::User, &args)
+    }),
+    ("simulation with parity", || {
+        let args = ["--seeds", PROTECTED_SEEDS, "--layout", "raid5"].map(str::to_owned);
+        program("debug", "quoin-sim", As::User, &args)?;
+        let args = ["--seeds", PROTECTED_SEEDS, "--layout", "raid6"].map(str::to_owned);
         program("debug", "quoin-sim", As::User, &args)
     }),
     ("simulation of the array", || {

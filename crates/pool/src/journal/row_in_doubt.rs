@@ -5,11 +5,7 @@
 //! taken is written to the columns that lack it, and parity is made anew. Rows that counted before the pool went down are
 //! on all columns; only those in doubt are looked at.
 
-use crate::{
-    bugs::{Bug, planted},
-    error::PoolError,
-    store::Store,
-};
+use crate::{error::PoolError, store::Store};
 use quoin_base::{ByteRange, crc32c};
 use quoin_stripe::StripeSet;
 
@@ -25,9 +21,6 @@ pub(crate) struct RowInDoubt {
 impl RowInDoubt {
     /// Writes rows to all their columns. Durable on return.
     pub(crate) async fn mend_all(rows: &[Self], store: &Store) -> Result<(), PoolError> {
-        if planted(Bug::KeepRowInDoubt) {
-            return Ok(());
-        }
         // NOTE: first the data of all, then parity. Another row of the same stripes may be there only as long as its parity is.
         for row in rows {
             row.mend_data(store).await?;

@@ -11,7 +11,6 @@
 //!    finds the columns that are missing by when their segments were last written to.
 
 use super::{Inner, Segment, SegmentState, SegmentTable};
-use crate::bugs::{Bug, planted};
 use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet};
 use quoin_world::atomic::Ordering;
@@ -114,7 +113,7 @@ impl SegmentTable {
                 || segment.written_in > hardened
                 || segment.placed_sectors > 0
                 || segment.last_placed.is_some();
-            if segment.state != SegmentState::Free && may_lack_rows && !planted(Bug::TrustLostColumn) {
+            if segment.state != SegmentState::Free && may_lack_rows {
                 inner.miss(id as u32, drive);
             }
         }

@@ -10,11 +10,7 @@
 //! 2. The old column's slab is used again only when a checkpoint that does not name it is durable and readers have left.
 
 use super::{Inner, LeftSlab, Quarantined, Segment, SegmentState, SegmentTable};
-use crate::{
-    bugs::{Bug, planted},
-    meta::layouts::Domain,
-    segment::readers::ReaderEpochs,
-};
+use crate::{meta::layouts::Domain, segment::readers::ReaderEpochs};
 use quoin_base::{SECTOR_BYTES, SegmentGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
@@ -138,7 +134,7 @@ impl SegmentTable {
         assert!(segment.rows_under_way > 0, "a row of segment {id} lands that was under way");
         segment.rows_under_way -= 1;
         segment.written_in = segment.written_in.max(next_checkpoint);
-        if !failed.is_empty() && !planted(Bug::TrustLostColumn) {
+        if !failed.is_empty() {
             segment.stripes.missing = segment.stripes.missing.with(failed);
             inner.losses += 1;
             self.may_be_displaced.store(true, Ordering::Release);
@@ -217,9 +213,6 @@ impl SegmentTable {
         inner.dirty(id);
         let wait = Quarantined { id: moved.segment, generation, reader_epoch };
         inner.left_slabs.push(LeftSlab { column: old, wait });
-        if planted(Bug::ReuseLeftSlab) {
-            inner.free_left_slabs(|_| true);
-        }
         true
     }
 
