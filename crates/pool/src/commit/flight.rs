@@ -21,7 +21,7 @@ use crate::{
     meta::PageId,
     segment::rows::Row,
 };
-use futures_util::future::try_join;
+use futures_util::future::join;
 use quoin_base::{CheckpointGeneration, Sequence};
 use quoin_world::{Event, Mutex, Nanos, OneShotSender, Thread};
 use std::{collections::BTreeSet, sync::Arc};
@@ -86,8 +86,8 @@ impl Checkpoint {
             slice.world().yield_now().await;
         }
         // NOTE: rows, flush, root, in this order: a root must not lead to what a power failure can take back.
-        let (rows, table) = try_join(slice.write_rows(rows), slice.write_table_pages(kept_twice)).await?;
-        let written = rows + table;
+        let (rows, table) = join(slice.write_rows(rows), slice.write_table_pages(kept_twice)).await;
+        let written = rows? + table?;
         if !planted(Bug::SkipRowFlush) && !planted(Bug::RootBeforeRows) {
             slice.store.flush_rows().await?;
         }

@@ -8,7 +8,7 @@ use crate::{
     segment::rows::{ComposedRow, Row},
     store::pace::{PIECE_BYTES, Piece},
 };
-use futures_util::{StreamExt, future::try_join_all, stream};
+use futures_util::{StreamExt, future::join_all, stream};
 use quoin_base::DriveIndex;
 use quoin_stripe::ColumnSet;
 use quoin_world::Slice as Bytes;
@@ -74,14 +74,10 @@ impl Slice {
         }
         let drives = by_drive.into_values().map(|rows| async move {
             let writes: Vec<_> = rows.into_iter().map(|row| self.write_row(row)).collect();
-            let mut writes = stream::iter(writes).buffer_unordered(ROWS_OF_A_DRIVE);
-            let mut bytes = 0;
-            while let Some(written) = writes.next().await {
-                bytes += written?;
-            }
-            Ok::<u64, PoolError>(bytes)
+            stream::iter(writes).buffer_unordered(ROWS_OF_A_DRIVE).collect::<Vec<_>>().await
         });
-        Ok(try_join_all(drives).await?.into_iter().sum())
+        // NOTE: all end, also if one fails: a drive takes a write that nobody waits for as its failure.
+        join_all(drives).await.into_iter().flatten().sum()
     }
 }
 

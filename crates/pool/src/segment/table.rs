@@ -1,7 +1,7 @@
 //! Writing pages of metadata to places in table slabs.
 
 use crate::{error::PoolError, format::Location, lifecycle::slice::Slice, meta::PageId};
-use futures_util::{StreamExt, future::try_join_all, stream};
+use futures_util::{StreamExt, future::join_all, stream};
 use quoin_stripe::Column;
 use quoin_world::Slice as Bytes;
 
@@ -27,12 +27,9 @@ impl Slice {
             writes.push(self.write_table_run(run));
             rest = others;
         }
-        let mut writes = stream::iter(writes).buffer_unordered(RUNS_AT_ONCE);
-        let mut bytes = 0;
-        while let Some(written) = writes.next().await {
-            bytes += written?;
-        }
-        Ok(bytes)
+        // NOTE: all end, also if one fails: a drive takes a write that nobody waits for as its failure.
+        let written: Vec<_> = stream::iter(writes).buffer_unordered(RUNS_AT_ONCE).collect().await;
+        written.into_iter().sum()
     }
 
     /// Writes neighbours, every copy of them.
@@ -41,7 +38,7 @@ impl Slice {
         let taken: Vec<Bytes> =
             run.iter().map(|(id, _)| self.metadata.pages.take(*id)).collect::<Result<_, _>>()?;
         let copies = columns.iter().map(|column| self.write_table_copy(*column, offset, &taken));
-        let written = try_join_all(copies).await?.into_iter().sum();
+        let written = join_all(copies).await.into_iter().sum::<Result<u64, PoolError>>()?;
         self.metadata.pages.written(run.iter().map(|(id, _)| *id));
         Ok(written)
     }

@@ -324,6 +324,10 @@ impl Store {
 
     /// Whether a slice would lose data or metadata without a drive.
     fn would_lose(&self, members: &Members, index: DriveIndex) -> bool {
+        // Without a layout that tolerates failures, a drive is waited for, whatever it holds.
+        if self.label.layout.parity() == 0 {
+            return true;
+        }
         let is_lost = |drive| members.get(drive).is_none_or(|member| !member.is_needed());
         let tenants = self.tenants.lock();
         // Before all slices are open, nobody knows.
