@@ -69,9 +69,7 @@ fn parse_load(name: &str) -> Result<Load, String> {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     // A panic of the engine is a finding like any other, told once with its seed.
-    if std::env::var_os("QUOIN_SIM_PANICS").is_none() {
-        std::panic::set_hook(Box::new(|_| {}));
-    }
+    std::panic::set_hook(Box::new(|_| {}));
     let outcome = match cli.command {
         Some(Command::Wire(args)) => run_seeds(&args.seeds, &args),
         #[cfg(feature = "planted-bugs")]

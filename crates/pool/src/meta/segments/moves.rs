@@ -37,8 +37,6 @@ pub(crate) struct Displaced {
     /// Segments that lack a column, and the live bytes in them.
     pub degraded_segments: u64,
     pub degraded_bytes: u64,
-    /// The fewest further failures that a segment with live data tolerates; `None` while none is degraded.
-    pub least_tolerance: Option<u8>,
 }
 
 impl Segment {
@@ -249,10 +247,7 @@ impl SegmentTable {
         }
         let inner = self.inner.read();
         for segment in inner.segments.iter().filter(|segment| segment.live_sectors > 0) {
-            let gone = inner.gone(segment).len();
-            let left = usize::from(segment.stripes.geometry.parity).saturating_sub(gone) as u8;
-            displaced.least_tolerance = Some(displaced.least_tolerance.map_or(left, |least| least.min(left)));
-            if gone > 0 {
+            if !inner.gone(segment).is_empty() {
                 displaced.degraded_segments += 1;
                 displaced.degraded_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
             }
