@@ -25,7 +25,7 @@ use quoin_base::{
 use quoin_stripe::{Column, Geometry, StripeSet};
 use quoin_world::{
     RwLock,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use std::{
     cmp::Reverse,
@@ -134,8 +134,7 @@ struct Inner {
     /// The checkpoint that will have what is written now, and the last one whose rows are hardened.
     next_checkpoint: CheckpointGeneration,
     hardened: CheckpointGeneration,
-    /// Drives that were lost since the pool was opened, and the newest table of members that this took account of.
-    losses: u64,
+    /// The newest table of members whose lost drives are taken account of.
     members_known: MembersGeneration,
 }
 
@@ -145,6 +144,8 @@ pub(crate) struct SegmentTable {
     table_slabs: Arc<TableSlabs>,
     /// Columns may be where they are not to be: while false, nobody needs to look.
     may_be_displaced: AtomicBool,
+    /// How often columns were lost since the pool was opened. Looked at for each block that is placed.
+    losses: AtomicU64,
     slab_bytes: u32,
     row_bytes: u32,
     /// The most slabs that the slice can hold.
@@ -204,7 +205,6 @@ impl SegmentTable {
             live_meta_sectors,
             next_checkpoint: CheckpointGeneration(root.generation.get()).next(),
             hardened: CheckpointGeneration(root.generation.get()),
-            losses: 0,
             members_known: MembersGeneration(root.members.get()),
         };
         let most_slabs = most_data_slabs(slab_bytes.into());
@@ -213,6 +213,7 @@ impl SegmentTable {
             inner: RwLock::new(inner),
             table_slabs,
             may_be_displaced,
+            losses: AtomicU64::new(0),
             slab_bytes,
             row_bytes,
             most_slabs,

@@ -19,7 +19,7 @@ impl SegmentTable {
     }
 
     pub(super) fn geometry_of_data(&self) -> Geometry {
-        let layouts = self.layouts();
+        let layouts = &self.inner.read().layouts;
         layouts.geometry(layouts.of_data())
     }
 

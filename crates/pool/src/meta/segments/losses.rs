@@ -119,7 +119,7 @@ impl SegmentTable {
         }
         self.table_slabs.lose(drive);
         self.may_be_displaced.store(true, Ordering::Release);
-        inner.losses += 1;
+        self.losses.fetch_add(1, Ordering::AcqRel);
         inner.members_known = inner.members_known.max(members);
     }
 
@@ -151,7 +151,7 @@ impl SegmentTable {
 
     /// Grows with every drive that is lost: open segments may have become unfit to be added to.
     pub(crate) fn losses(&self) -> u64 {
-        self.inner.read().losses
+        self.losses.load(Ordering::Acquire)
     }
 
     /// Whether a segment lacks a column.

@@ -134,7 +134,7 @@ impl SegmentTable {
         segment.written_in = segment.written_in.max(next_checkpoint);
         if !failed.is_empty() {
             segment.stripes.missing = segment.stripes.missing.with(failed);
-            inner.losses += 1;
+            self.losses.fetch_add(1, Ordering::AcqRel);
             self.may_be_displaced.store(true, Ordering::Release);
         }
         inner.dirty(id.0);
