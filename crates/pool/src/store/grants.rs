@@ -61,6 +61,9 @@ pub(super) struct OfDrive {
     is_out: bool,
 }
 
+/// Drives that failed while their pages were written, and how.
+pub(super) type FailedDrives = BTreeMap<DriveIndex, DriveError>;
+
 pub(super) struct Grants {
     pool: PoolId,
     epoch: Epoch,
@@ -102,7 +105,9 @@ impl Grants {
         let grants = Self::new(pool, Epoch::default(), drives);
         for (drive, pages) in (0..).zip(counts) {
             let as_they_are: Vec<_> = (0..pages).map(|page| ((drive, page), Vec::new())).collect();
-            grants.harden(&as_they_are, NOBODY).await?;
+            if let Some((_, error)) = grants.harden(&as_they_are, NOBODY).await.pop_first() {
+                return Err(error.into());
+            }
         }
         Ok(grants)
     }
@@ -192,21 +197,24 @@ impl Grants {
     }
 
     /// Grants a slice so many ungranted slabs, or as many as there are, each time from the drive with the most left.
-    /// Durable on return.
-    pub(super) async fn grant(&self, slice: SliceId, count: usize) -> Result<Vec<Column>, PoolError> {
+    /// Durable on return. None is granted of a drive that failed.
+    pub(super) async fn grant(&self, slice: SliceId, count: usize) -> (Vec<Column>, FailedDrives) {
         let _turn = self.turn.lock().await;
         let mut granted = Vec::new();
         let chosen = self.choose(count);
-        self.change(&chosen, NOBODY, holder(slice)).await?;
+        let failed = self.change(&chosen, NOBODY, holder(slice)).await;
         for ((drive, _), slabs) in chosen {
             let index = self.drives.lock()[drive].drive.index();
-            granted.extend(slabs.into_iter().map(|slab| Column { drive: index, slab }));
+            if !failed.contains_key(&index) {
+                granted.extend(slabs.into_iter().map(|slab| Column { drive: index, slab }));
+            }
         }
-        Ok(granted)
+        (granted, failed)
     }
 
-    /// Takes slabs back that a slice holds and that nothing refers to any more. Durable on return.
-    pub(super) async fn give_back(&self, slice: SliceId, slabs: &[Column]) -> Result<(), PoolError> {
+    /// Takes slabs back that a slice holds and that nothing refers to any more. Durable on return. Those of a drive that
+    /// failed stay the slice's.
+    pub(super) async fn give_back(&self, slice: SliceId, slabs: &[Column]) -> FailedDrives {
         let _turn = self.turn.lock().await;
         let mut of_pages: BTreeMap<(usize, u32), Vec<u32>> = BTreeMap::new();
         for Column { drive, slab } in slabs {
@@ -237,8 +245,8 @@ impl Grants {
         of_pages.into_iter().collect()
     }
 
-    /// Changes the holder of slabs: first durably, then in RAM.
-    async fn change(&self, of_pages: &[OfPage], from: u8, to: u8) -> Result<(), PoolError> {
+    /// Changes the holder of slabs: first durably, then in RAM. On drives that failed it stays as it was.
+    async fn change(&self, of_pages: &[OfPage], from: u8, to: u8) -> FailedDrives {
         {
             let drives = self.drives.lock();
             for ((drive, _), slabs) in of_pages {
@@ -251,15 +259,20 @@ impl Grants {
                 }
             }
         }
-        if to == NOBODY || !planted(Bug::UseUngranted) {
-            self.harden(of_pages, to).await?;
-        }
+        let failed = match to {
+            NOBODY => self.harden(of_pages, to).await,
+            _ if planted(Bug::UseUngranted) => FailedDrives::new(),
+            _ => self.harden(of_pages, to).await,
+        };
         // NOTE: in RAM only now. A slab that is used before its grant is durable may be another slice's after a crash.
         let mut drives = self.drives.lock();
         let mut count = 0;
         for ((drive, _), slabs) in of_pages {
-            slabs.iter().for_each(|slab| drives[*drive].holders[*slab as usize] = to);
-            count += slabs.len() as u64;
+            let of = &mut drives[*drive];
+            if !failed.contains_key(&of.drive.index()) {
+                slabs.iter().for_each(|slab| of.holders[*slab as usize] = to);
+                count += slabs.len() as u64;
+            }
         }
         // Drives without the data role have none.
         let before = match to {
@@ -267,12 +280,12 @@ impl Grants {
             _ => self.nobodys.fetch_sub(count, Ordering::AcqRel),
         };
         assert!(to == NOBODY || before >= count, "{count} slabs are granted of {before} ungranted ones");
-        Ok(())
+        failed
     }
 
     /// Writes both copies of pages, in which these slabs have a new holder: first one copy of each, then, when all of
-    /// these are durable, the others.
-    async fn harden(&self, of_pages: &[OfPage], to: u8) -> Result<(), PoolError> {
+    /// these are durable, the others. A page of a drive that failed may be as before, or not.
+    async fn harden(&self, of_pages: &[OfPage], to: u8) -> FailedDrives {
         let pages: Vec<_> = of_pages
             .iter()
             .map(|((drive, number), slabs)| {
@@ -280,12 +293,16 @@ impl Grants {
                 (of.drive.clone(), of.next_page((self.pool, self.epoch), *number, slabs, to))
             })
             .collect();
+        let mut failed = FailedDrives::new();
         for turn in 0..2 {
-            let writes: Vec<_> = pages.iter().map(|(drive, page)| write_copy(drive, page, turn)).collect();
+            let write = async |(drive, page): &(Arc<Drive>, GrantPage)| {
+                (drive.index(), write_copy(drive, page, turn).await)
+            };
+            let writes: Vec<_> = pages.iter().map(write).collect();
             let written: Vec<_> = stream::iter(writes).buffer_unordered(PAGES_AT_ONCE).collect().await;
-            written.into_iter().collect::<Result<(), DriveError>>()?;
+            failed.extend(written.into_iter().filter_map(|(drive, written)| Some((drive, written.err()?))));
         }
-        Ok(())
+        failed
     }
 }
 

@@ -8,7 +8,7 @@
 //!    The next opening decides whether it counts, and writes the outcome to all voters.
 //! 4. Voters are appointed when the pool is opened only: then every root is brought to them before the pool serves.
 
-use super::Store;
+use super::{Store, grants::FailedDrives};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -363,5 +363,13 @@ impl Store {
                 Err(failure)
             }
         }
+    }
+
+    /// Goes on without drives whose grants could not be written, if the pool can.
+    pub(super) async fn do_without_all(&self, failed: FailedDrives) -> Result<(), PoolError> {
+        for (drive, error) in failed {
+            self.do_without(drive, error.into()).await?;
+        }
+        Ok(())
     }
 }

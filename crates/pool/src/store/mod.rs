@@ -383,7 +383,8 @@ impl Store {
 
     /// Grants a slice so many ungranted slabs, or as many as there are. Durable on return.
     pub(crate) async fn grant(&self, slice: SliceId, slabs: u64) -> Result<Vec<Column>, PoolError> {
-        let granted = self.grants.grant(slice, slabs as usize).await?;
+        let (granted, failed) = self.grants.grant(slice, slabs as usize).await;
+        self.do_without_all(failed).await?;
         self.claims.got(slice, granted.len() as u64);
         Ok(granted)
     }
@@ -391,7 +392,8 @@ impl Store {
     /// Takes slabs back from a slice that has nothing on them, neither in its segment table nor in a checkpoint
     /// that may be opened. Durable on return.
     pub(crate) async fn give_back(&self, slice: SliceId, slabs: &[Column]) -> Result<(), PoolError> {
-        self.grants.give_back(slice, slabs).await?;
+        let failed = self.grants.give_back(slice, slabs).await;
+        self.do_without_all(failed).await?;
         self.claims.came_free();
         Ok(())
     }

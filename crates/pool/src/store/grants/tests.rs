@@ -126,7 +126,7 @@ async fn work(grants: &Grants, rng: &mut ChaCha8Rng, told: &Mutex<Told>) {
             told.lock().model.iter().filter(|(_, by)| **by == slice).map(|(at, _)| *at).collect();
         if rng.random_bool(0.5) || held.is_empty() {
             told.lock().grant_to = Some(slice);
-            let slabs = grants.grant(slice, rng.random_range(1..40)).await.unwrap();
+            let slabs = grants.grant(slice, rng.random_range(1..40)).await.0;
             let mut told = told.lock();
             told.grant_to = None;
             for slab in slabs {
@@ -137,7 +137,7 @@ async fn work(grants: &Grants, rng: &mut ChaCha8Rng, told: &Mutex<Told>) {
             let from = rng.random_range(0..=held.len() - count);
             let slabs = &held[from..from + count];
             told.lock().given_back = slabs.iter().copied().collect();
-            grants.give_back(slice, slabs).await.unwrap();
+            grants.give_back(slice, slabs).await;
             let mut told = told.lock();
             told.given_back.clear();
             told.model.retain(|at, _| !slabs.contains(at));
@@ -192,8 +192,8 @@ fn one_damaged_or_unreadable_copy_is_written_anew_and_two_refuse() {
             // More than there are on one page; every third slab is the first slice's.
             let some: Vec<_> =
                 (12..4500).step_by(3).map(|slab| Column { drive: DriveIndex(0), slab }).collect();
-            grants.give_back(SliceId(0), &some).await.unwrap();
-            assert_eq!(grants.grant(SliceId(2), 1400).await.unwrap().len(), 1400);
+            grants.give_back(SliceId(0), &some).await;
+            assert_eq!(grants.grant(SliceId(2), 1400).await.0.len(), 1400);
         })
         .unwrap();
     let sound = model(&rig.open());
@@ -260,14 +260,14 @@ fn a_slice_gets_what_nobody_holds_and_nothing_else() {
     rig.world
         .run(async move {
             assert_eq!(grants.nobodys(), 0);
-            assert_eq!(grants.grant(SliceId(1), 5).await.unwrap(), [], "the slices hold all");
+            assert_eq!(grants.grant(SliceId(1), 5).await.0, [], "the slices hold all");
             let at = |slab| Column { drive: DriveIndex(0), slab };
-            grants.give_back(SliceId(0), &[at(9), at(4899), at(12)]).await.unwrap();
+            grants.give_back(SliceId(0), &[at(9), at(4899), at(12)]).await;
             // The second drive holds no segments.
             assert_eq!(grants.nobodys(), 3);
-            let granted = grants.grant(SliceId(1), 2).await.unwrap();
+            let granted = grants.grant(SliceId(1), 2).await.0;
             assert_eq!((granted, grants.nobodys()), (vec![at(9), at(12)], 1));
-            assert_eq!(grants.grant(SliceId(2), 9).await.unwrap(), [at(4899)]);
+            assert_eq!(grants.grant(SliceId(2), 9).await.0, [at(4899)]);
             assert_eq!(grants.nobodys(), 0);
         })
         .unwrap();
@@ -311,7 +311,7 @@ fn a_batch_comes_from_all_drives() {
             }
             let grants = Grants::format(pool_id(), &drives, 2, 24).await.unwrap();
             assert_eq!(grants.nobodys(), 3 * 4996 - 48);
-            let granted = grants.grant(SliceId(1), 30).await.unwrap();
+            let granted = grants.grant(SliceId(1), 30).await.0;
             let of = |drive| granted.iter().filter(|at| at.drive == DriveIndex(drive)).count();
             assert_eq!([of(0), of(1), of(2)], [10; 3]);
         })
@@ -320,4 +320,31 @@ fn a_batch_comes_from_all_drives() {
 
 fn both() -> Roles {
     Roles { journal: true, data: true }
+}
+
+#[test]
+fn of_a_drive_that_fails_nothing_is_granted_and_nothing_taken_back() {
+    let rig = Rig::new(4);
+    let grants = rig.open();
+    let at = |slab| Column { drive: DriveIndex(0), slab };
+    let fail = |probability| rig.disks[0].change_faults(|plan| plan.write_error = probability);
+    let grants = rig
+        .world
+        .run(async move {
+            assert_eq!(grants.give_back(SliceId(0), &[at(9)]).await.len(), 0);
+            grants
+        })
+        .unwrap();
+    fail(1.0);
+    rig.world
+        .run(async move {
+            let (granted, failed) = grants.grant(SliceId(1), 1).await;
+            assert_eq!((granted, failed.into_keys().collect()), (vec![], vec![DriveIndex(0)]));
+            assert_eq!(grants.nobodys(), 1, "nobody holds it still");
+            let failed = grants.give_back(SliceId(0), &[at(12)]).await;
+            assert_eq!((failed.len(), grants.nobodys()), (1, 1));
+        })
+        .unwrap();
+    fail(0.0);
+    assert_eq!(rig.open().nobodys(), 1);
 }
