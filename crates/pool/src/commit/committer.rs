@@ -184,6 +184,7 @@ impl Committer {
                 return Ok(Outcome::Did);
             }
             Request::Drain => self.drain().await,
+            Request::Seal => self.seal().await,
             Request::Merge => self.merge_all().await,
             Request::Rewrite(page) => {
                 // Pages of the catalog and of the segment table are made anew.
@@ -304,6 +305,14 @@ impl Committer {
         let generation = self.first_without();
         self.rows.data.seal(&self.slice.segments, generation);
         self.rows.cleaned.seal(&self.slice.segments, generation);
+        self.checkpoint().await
+    }
+
+    /// Does the same, and seals the segment that metadata is added to: the checkpoint then opens another.
+    async fn seal(&mut self) -> Result<(), PoolError> {
+        self.drain().await?;
+        let generation = self.first_without();
+        self.rows.meta.seal(&self.slice.segments, generation);
         self.checkpoint().await
     }
 

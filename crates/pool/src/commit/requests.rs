@@ -15,6 +15,8 @@ pub(crate) enum Request {
     Checkpoint,
     /// Destage everything acknowledged so far, then make a checkpoint.
     Drain,
+    /// The same, and leave no segment open, of metadata neither.
+    Seal,
     /// Free all block numbers that were dropped.
     Merge,
     /// Have the next checkpoint write a page anew that is in RAM.

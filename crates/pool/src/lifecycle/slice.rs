@@ -168,6 +168,11 @@ impl Slice {
         self.request(Request::Drain).await
     }
 
+    /// Does the same, and seals every segment that is open now.
+    pub(crate) async fn seal(&self) -> Result<(), PoolError> {
+        self.request(Request::Seal).await
+    }
+
     /// Gives back the space of all blocks that were dropped.
     pub(crate) async fn merge_dropped(&self) -> Result<(), PoolError> {
         self.request(Request::Merge).await

@@ -126,18 +126,17 @@ impl Scrub {
         let slice = self.slice();
         let protected = || {
             let mut all = slice.segments.table.all();
-            all.retain(|(id, segment)| {
-                let is_protected = segment.stripes.geometry.parity > 0;
-                is_protected && segment.state == SegmentState::Sealed && u64::from(id.0) >= first.0
-            });
+            all.retain(|(id, segment)| segment.stripes.geometry.parity > 0 && u64::from(id.0) >= first.0);
             all
         };
         if protected().is_empty() {
             return Ok(true);
         }
-        // Maps lead to all that was placed before, and segments that were open are sealed.
-        slice.drain().await?;
-        let segments = protected();
+        // Maps lead to all that was placed before, and segments that were open are sealed: all that lay on the drives when
+        // the scrub began is in those that are compared now.
+        slice.seal().await?;
+        let mut segments = protected();
+        segments.retain(|(_, segment)| segment.state == SegmentState::Sealed);
         // All rows that were planned in these are written by then.
         slice.checkpoint().await?;
         let mut doubtful = Vec::new();
@@ -204,7 +203,7 @@ impl Scrub {
             drop(guard);
             if is_sound {
                 sound.push(row);
-            } else {
+            } else if self.is_settled(&row) {
                 let why = "something there is damaged and cannot be written again, so that it stays as it is";
                 self.note_row(&row, why);
             }
@@ -230,6 +229,11 @@ impl Scrub {
         Ok(())
     }
 
+    /// Whether a row is still in a segment that cannot change: nothing of it is read any more once that was freed.
+    fn is_settled(&self, row: &Doubtful) -> bool {
+        self.slice().segments.table.is_settled(row.at.segment, row.at.generation)
+    }
+
     fn note_row(&self, row: &Doubtful, why: &str) {
         let (RowAt { segment, offset, .. }, mut state) = (row.at, self.state.lock());
         state.note(format!("the row at {offset} of segment {segment} does not agree in all columns; {why}"));
@@ -239,7 +243,7 @@ impl Scrub {
     /// if something is wrong still, or what is live cannot be told. The caller is in a reader epoch.
     async fn repair_live(&self, row: &Doubtful) -> Option<usize> {
         let slice = self.slice();
-        if !slice.segments.table.is_settled(row.at.segment, row.at.generation) {
+        if !self.is_settled(row) {
             return None;
         }
         let mut repairs = 0;
