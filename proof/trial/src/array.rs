@@ -2,6 +2,7 @@
 
 use crate::process::{Process, free_port, outcome, run, wait_until};
 use anyhow::{Context, Result, ensure};
+use quoin_initiator::Endpoint;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -49,37 +50,58 @@ pub(crate) struct Array {
     process: Option<Process>,
 }
 
+/// What the array's pool is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct Pool {
+    pub(crate) drives: Vec<PathBuf>,
+    pub(crate) slices: u8,
+    pub(crate) layout: String,
+    /// What speed is emulated on its drives, if any: then they can be made to fail.
+    pub(crate) emulate: Option<String>,
+    /// Lines for the section `serve` of the array's configuration.
+    pub(crate) settings: String,
+}
+
+impl Pool {
+    /// Of these drive files, which nothing protects.
+    pub(crate) fn of(drives: Vec<PathBuf>, slices: u8) -> Self {
+        Self { drives, slices, layout: "none".to_owned(), emulate: None, settings: String::new() }
+    }
+
+    /// Options of `quoin init` that make it. Each file is a fault domain.
+    fn options(&self) -> Vec<String> {
+        let drives = self.drives.iter().map(|drive| format!("--drive={}", drive.display()));
+        let emulate = self.emulate.iter().map(|speed| format!("--emulate={speed}"));
+        let is_protected = self.layout != "none";
+        let domain = is_protected.then(|| "--domain=file".to_owned());
+        let others = [format!("--slices={}", self.slices), format!("--layout={}", self.layout)];
+        drives.chain(emulate).chain(domain).chain(others).collect()
+    }
+}
+
 impl Array {
     /// Makes an array of the drive files and starts it with one volume that the trial's host may use.
     pub(crate) fn create(
         kind: Kind,
         quoin: &Path,
         work: &Path,
-        drives: Vec<PathBuf>,
-        slices: u8,
+        pool: Pool,
         volume_bytes: u64,
     ) -> Result<Self> {
-        let array = Self::without_volumes(kind, quoin, work, drives, slices)?;
+        let array = Self::without_volumes(kind, quoin, work, pool)?;
         if kind == Kind::Quoin {
             array.add_volume(VOLUME, volume_bytes, 1)?;
         }
         Ok(array)
     }
 
-    /// Makes an array of the drive files, its pool of so many slices, and starts it; it knows the trial's host, and has no
-    /// volume.
-    pub(crate) fn without_volumes(
-        kind: Kind,
-        quoin: &Path,
-        work: &Path,
-        drives: Vec<PathBuf>,
-        slices: u8,
-    ) -> Result<Self> {
+    /// Makes an array and starts it; it knows the trial's host, and has no volume.
+    pub(crate) fn without_volumes(kind: Kind, quoin: &Path, work: &Path, pool: Pool) -> Result<Self> {
         let mut array = Self {
             kind,
             quoin: quoin.display().to_string(),
             data: work.join("array").display().to_string(),
-            drives,
+            drives: pool.drives.clone(),
             log: work.join("array.log"),
             iscsi: format!("127.0.0.1:{}", free_port()?),
             api: format!("127.0.0.1:{}", free_port()?),
@@ -88,22 +110,24 @@ impl Array {
         };
         if kind == Kind::Quoin {
             let mut init = vec![array.quoin.clone(), "init".into(), "--data".into(), array.data.clone()];
-            for drive in &array.drives {
-                init.extend(["--drive".to_owned(), drive.display().to_string()]);
-            }
-            init.extend([
-                "--slices".to_owned(),
-                slices.to_string(),
-                "--layout".to_owned(),
-                "none".to_owned(),
-            ]);
+            init.extend(pool.options());
             run(&init)?;
+            array.configure(&pool.settings)?;
         }
         array.start()?;
         if kind == Kind::Quoin {
             array.tell(&["host", "create", HOST, "--initiator", INITIATOR])?;
         }
         Ok(array)
+    }
+
+    /// Adds lines to the section `serve` of the array's configuration, which it reads when it starts.
+    fn configure(&self, settings: &str) -> Result<()> {
+        let path = Path::new(&self.data).join("quoin.toml");
+        let configuration = std::fs::read_to_string(&path)?;
+        let section = "[serve]\n";
+        ensure!(configuration.contains(section), "{} has no section serve", path.display());
+        Ok(std::fs::write(&path, configuration.replacen(section, &format!("{section}{settings}"), 1))?)
     }
 
     /// Makes a volume that the trial's host sees at a LUN.
@@ -187,6 +211,14 @@ impl Array {
             Kind::Tgtd => TGTD_IQN.to_owned(),
         };
         Ok(Target { portal: self.iscsi.clone(), iqn, lun })
+    }
+
+    /// The same for the trial's own initiator.
+    pub(crate) fn endpoint(&self, lun: u32) -> Result<Endpoint> {
+        let Target { portal, iqn, lun } = self.target_at(lun)?;
+        let portal = portal.parse().context("the portal's address")?;
+        let lun = u16::try_from(lun).context("a LUN")?;
+        Ok(Endpoint { portal, target: iqn, initiator: INITIATOR.to_owned(), lun })
     }
 
     /// Figures of the last recovery and of the engine, one `name value` after the other.

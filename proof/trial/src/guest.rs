@@ -6,7 +6,7 @@ mod machine;
 mod route;
 
 use crate::{
-    array::{Array, Kind},
+    array::{Array, Kind, Pool},
     process::{run, tail},
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -104,7 +104,7 @@ impl Trial {
         for drive in &drives {
             File::create(drive)?.set_len(DRIVE_BYTES)?;
         }
-        let array = Array::create(Kind::Quoin, quoin, work, drives, 1, VOLUME_BYTES)?;
+        let array = Array::create(Kind::Quoin, quoin, work, Pool::of(drives, 1), VOLUME_BYTES)?;
         array.require_chap(work)?;
         let route = Route::to(&array.target()?.portal)?;
         let (machine, control) = Machine::boot(kernel, work, CHECKS, route.port(), array.nbd_socket())?;

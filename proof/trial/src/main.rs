@@ -2,6 +2,7 @@
 
 mod array;
 mod attach;
+mod failures;
 mod guest;
 mod ledger;
 mod load;
@@ -52,6 +53,15 @@ enum Cli {
         #[arg(long)]
         work: Option<PathBuf>,
     },
+    /// Short histories of drives that fail, vanish, hang, rot, return, are taken out and added while hosts write, every
+    /// block compared; needs no root, no packages
+    Failures {
+        #[command(flatten)]
+        plan: failures::Plan,
+        /// Directory for drives and logs; a new one under /var/tmp if not given
+        #[arg(long)]
+        work: Option<PathBuf>,
+    },
     /// A Linux kernel's own iSCSI and NBD initiators in an emulated machine; needs no root, but busybox-static, fio,
     /// nbd-client, open-iscsi, qemu-system-x86, sg3-utils, socat, and apt-get for Debian's kernel
     Guest {
@@ -90,6 +100,10 @@ fn main() -> Result<()> {
         Cli::RawSnapshots { plan, work } => in_work_directory(work, |work| {
             let (seed, quoin) = begin(plan.seed, plan.quoin.as_deref(), work)?;
             raw::run(&plan, &quoin, work, seed)
+        }),
+        Cli::Failures { plan, work } => in_work_directory(work, |work| {
+            let (seed, quoin) = begin(plan.seed, plan.quoin.as_deref(), work)?;
+            failures::run(&plan, &quoin, work, seed)
         }),
         Cli::Guest { plan, work } => {
             guest::check_tools()?;

@@ -6,7 +6,7 @@
 //! tear what was not flushed.
 
 use crate::{
-    array::{Array, Kind},
+    array::{Array, Kind, Pool},
     attach::{Attached, drop_page_cache},
     load::{Load, Running},
     postgres::{Places, Postgres},
@@ -87,7 +87,7 @@ impl Trial {
         let started = Instant::now();
         let runtime = Runtime::new()?;
         let (drives, paths) = make_drives(&plan, work)?;
-        let array = Array::create(plan.array, quoin, work, paths, plan.slices, VOLUME_BYTES)?;
+        let array = Array::create(plan.array, quoin, work, Pool::of(paths, plan.slices), VOLUME_BYTES)?;
         let host = Attached::attach(work, &array.target()?)?;
         host.format()?;
         host.mount()?;

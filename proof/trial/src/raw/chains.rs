@@ -15,13 +15,13 @@ use std::{
 };
 
 /// Writers at once.
-pub(super) const CHAINS: usize = 4;
+pub(crate) const CHAINS: usize = 4;
 
 /// Tells sessions of this process apart.
 static SESSIONS: AtomicU16 = AtomicU16::new(1);
 
 /// Opens a session nobody else has.
-pub(super) fn open(endpoint: &Endpoint) -> Result<Disk> {
+pub(crate) fn open(endpoint: &Endpoint) -> Result<Disk> {
     Disk::open(endpoint, SESSIONS.fetch_add(1, SeqCst))
 }
 
@@ -42,21 +42,21 @@ struct Chain {
 }
 
 /// What a volume holds, block by block.
-pub(super) type Content = Vec<Write>;
+pub(crate) type Content = Vec<Write>;
 
 /// How many writes of each chain.
-pub(super) type Counts = [usize; CHAINS];
+pub(crate) type Counts = [usize; CHAINS];
 
 /// Writers at work, and what they did.
 #[derive(Debug, Default)]
-pub(super) struct Chains {
+pub(crate) struct Chains {
     chains: [Chain; CHAINS],
     stop: AtomicBool,
 }
 
 impl Chains {
     /// Lets all writers work until [`Self::stop`], or until the array is gone, which the caller has to judge.
-    pub(super) fn run(&self, volumes: &[(Endpoint, usize)], next: &AtomicU64, seed: u64) -> Result<()> {
+    pub(crate) fn run(&self, volumes: &[(Endpoint, usize)], next: &AtomicU64, seed: u64) -> Result<()> {
         std::thread::scope(|scope| {
             let writers: Vec<_> = (0..CHAINS)
                 .map(|chain| scope.spawn(move || self.write(chain, volumes, next, seed)))
@@ -65,15 +65,15 @@ impl Chains {
         })
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, SeqCst);
     }
 
-    pub(super) fn acknowledged(&self) -> Counts {
+    pub(crate) fn acknowledged(&self) -> Counts {
         std::array::from_fn(|chain| self.chains[chain].acknowledged.load(SeqCst))
     }
 
-    pub(super) fn sent(&self) -> Counts {
+    pub(crate) fn sent(&self) -> Counts {
         std::array::from_fn(|chain| self.chains[chain].sent.lock().expect("no writer panics").len())
     }
 
@@ -97,7 +97,7 @@ impl Chains {
     }
 
     /// Lets what came after so many writes of each chain take effect.
-    pub(super) fn apply_from(&self, counts: &Counts, contents: &mut [Content]) {
+    pub(crate) fn apply_from(&self, counts: &Counts, contents: &mut [Content]) {
         for (chain, count) in self.chains.iter().zip(counts) {
             for link in &chain.sent.lock().expect("no writer panics")[*count..] {
                 contents[link.volume][link.block] = link.write;
@@ -107,7 +107,7 @@ impl Chains {
 
     /// Finds how many writes of each chain are in `found`, which was `base` before the writers began. It must be
     /// between `least` and `most`, and as all have promised to each other.
-    pub(super) fn moment(
+    pub(crate) fn moment(
         &self,
         base: &[Content],
         found: &[Content],

@@ -7,17 +7,18 @@
 //! nothing may be left in the pool.
 
 mod act;
-mod chains;
+pub(crate) mod chains;
 mod objects;
-mod stamp;
+pub(crate) mod stamp;
 
 use crate::{
-    array::{Array, INITIATOR, Kind as ArrayKind},
+    array::{Array, Kind as ArrayKind, Pool},
     process::{pause, run as run_command},
     space,
 };
 use anyhow::{Context, Result, anyhow, ensure};
 use chains::{Chains, Content, Counts};
+pub(crate) use objects::compare;
 use objects::{Kind, Object, Objects};
 use quoin_initiator::{Endpoint, Rng};
 use stamp::{BLOCK_BYTES, write_of};
@@ -104,7 +105,7 @@ pub(crate) fn run(plan: &Plan, quoin: &Path, work: &Path, seed: u64) -> Result<(
     let drives = drives.map(|path| File::create(&path)?.set_len(DRIVE_BYTES).map(|()| path));
     let drives = drives.collect::<std::io::Result<_>>().context("making the drives")?;
     let mut trial = Trial {
-        array: Array::without_volumes(ArrayKind::Quoin, quoin, work, drives, plan.slices)?,
+        array: Array::without_volumes(ArrayKind::Quoin, quoin, work, Pool::of(drives, plan.slices))?,
         objects: Objects::default(),
         members: Vec::new(),
         sets: Vec::new(),
@@ -191,7 +192,7 @@ impl Trial {
     fn while_writing(&mut self, command: &[&str], kill: bool) -> Result<Written> {
         let volumes = self.members.iter().map(|name| {
             let object = self.objects.get(name);
-            Ok((self.endpoint(object.lun.context("members are mapped")?)?, object.content.len()))
+            Ok((self.array.endpoint(object.lun.context("members are mapped")?)?, object.content.len()))
         });
         let volumes: Vec<(Endpoint, usize)> = volumes.collect::<Result<_>>()?;
         let base = self.members.iter().map(|name| self.objects.get(name).content.clone()).collect();
@@ -359,7 +360,8 @@ impl Trial {
             None => self.map(name)?,
         };
         if self.objects.get(name).disk.is_none() {
-            let disk = chains::open(&self.endpoint(lun)?).with_context(|| format!("{name} at LUN {lun}"))?;
+            let disk =
+                chains::open(&self.array.endpoint(lun)?).with_context(|| format!("{name} at LUN {lun}"))?;
             self.objects.get_mut(name).disk = Some(disk);
         }
         Ok(())
@@ -372,13 +374,6 @@ impl Trial {
         self.array.map(name, lun)?;
         self.objects.get_mut(name).lun = Some(lun);
         Ok(lun)
-    }
-
-    fn endpoint(&self, lun: u32) -> Result<Endpoint> {
-        let target = self.array.target_at(lun)?;
-        let portal = target.portal.parse().context("the portal's address")?;
-        let lun = u16::try_from(lun).context("a LUN")?;
-        Ok(Endpoint { portal, target: target.iqn, initiator: INITIATOR.to_owned(), lun })
     }
 
     fn name(&mut self, prefix: &str) -> String {

@@ -71,8 +71,8 @@ impl Objects {
 
 /// The first of the blocks that are not what they have to be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Difference {
-    pub(super) block: usize,
+pub(crate) struct Difference {
+    pub(crate) block: usize,
     expected: Write,
     found: Write,
     blocks: usize,
@@ -85,7 +85,7 @@ impl fmt::Display for Difference {
     }
 }
 
-pub(super) fn compare(expected: &[Write], found: &[Write]) -> Result<(), Difference> {
+pub(crate) fn compare(expected: &[Write], found: &[Write]) -> Result<(), Difference> {
     let differ = expected.iter().zip(found).enumerate().filter(|(_, (expected, found))| expected != found);
     let mut differ = differ.map(|(block, (&expected, &found))| (block, expected, found));
     let Some((block, expected, found)) = differ.next() else { return Ok(()) };

@@ -4,14 +4,14 @@
 use quoin_initiator::Rng;
 
 /// The unit of writes and of what is compared: half of what the engine stores, so that neighbours meet in one block.
-pub(super) const BLOCK_BYTES: usize = 4096;
+pub(crate) const BLOCK_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
 
 /// A write, counted from 1 over the whole trial. 0 stands for zeroes: never written, or zeroed.
-pub(super) type Write = u64;
+pub(crate) type Write = u64;
 
 /// Fills in what a write puts in a block.
-pub(super) fn stamp(write: Write, block: u64, data: &mut [u8]) {
+pub(crate) fn stamp(write: Write, block: u64, data: &mut [u8]) {
     if write == 0 {
         return data.fill(0);
     }
@@ -24,7 +24,7 @@ pub(super) fn stamp(write: Write, block: u64, data: &mut [u8]) {
 }
 
 /// The write that a block is of; an error if it is not wholly of one, or of another block.
-pub(super) fn write_of(block: u64, data: &[u8]) -> Result<Write, String> {
+pub(crate) fn write_of(block: u64, data: &[u8]) -> Result<Write, String> {
     let number = |at: usize| u64::from_le_bytes(data[at..at + 8].try_into().expect("eight bytes"));
     let mut expected = vec![0; data.len()];
     stamp(number(0), block, &mut expected);

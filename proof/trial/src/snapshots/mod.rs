@@ -10,7 +10,7 @@
 mod host;
 
 use crate::{
-    array::{Array, Kind},
+    array::{Array, Kind, Pool},
     load::{Load, Running, Windows, verify_moment},
     postgres::Postgres,
     process::{pause, run, wait_until},
@@ -90,7 +90,8 @@ impl Trial {
     pub(crate) fn create(plan: Plan, quoin: &Path, work: &Path, seed: u64) -> Result<Self> {
         let started = Instant::now();
         let runtime = Runtime::new()?;
-        let array = Array::without_volumes(Kind::Quoin, quoin, work, make_drives(work)?, plan.slices)?;
+        let array =
+            Array::without_volumes(Kind::Quoin, quoin, work, Pool::of(make_drives(work)?, plan.slices))?;
         for (name, lun) in PARTS.iter().zip(SOURCE_LUN..) {
             array.add_volume(name, VOLUME_BYTES, lun)?;
         }

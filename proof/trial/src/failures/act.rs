@@ -1,0 +1,163 @@
+//! What happens to drives while writers write.
+
+use super::{History, drives::Behaviour};
+use crate::process::wait_until;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long the array may take to go on without a drive that fails, or to end a scrub.
+const LIMIT: Duration = Duration::from_secs(60);
+
+impl History {
+    /// Does something that can be done now, and tells what.
+    pub(super) fn act(&mut self) -> Result<String> {
+        loop {
+            let done = match self.rng.below(10) {
+                0 => self.lose("fail")?,
+                1 => self.lose("detach")?,
+                2 => self.lose("hang")?,
+                3 => self.take_out()?,
+                4 => self.slow_down()?,
+                5 => self.rot()?,
+                6 | 7 => self.give_back()?,
+                8 => self.add()?,
+                _ => {
+                    self.wait_for_rebuild()?;
+                    Some("rebuilt".to_owned())
+                }
+            };
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Whether the pool survives it now if a drive fails.
+    fn tolerates(&self) -> Result<bool> {
+        let status = self.array.status()?;
+        let tolerates = &status["protection"]["tolerates_now"];
+        Ok(tolerates.as_u64().with_context(|| format!("the status of protection: {status}"))? > 0)
+    }
+
+    /// One of the drives that the pool uses.
+    fn some_active(&mut self, is_emulated: bool) -> Result<Option<usize>> {
+        let listed = self.listed()?;
+        let places = self.drives.places(|drive| {
+            let is_active = listed.iter().any(|l| l["path"] == drive.name() && l["state"] == "active");
+            is_active && drive.behaves == Behaviour::Works && (drive.is_emulated || !is_emulated)
+        });
+        Ok(self.pick(&places))
+    }
+
+    /// Lets a drive fail, vanish or hang, and waits until the pool goes on without it.
+    fn lose(&mut self, how: &str) -> Result<Option<String>> {
+        if !self.tolerates()? {
+            return Ok(None);
+        }
+        let Some(place) = self.some_active(true)? else { return Ok(None) };
+        self.emulate(how, place, &[])?;
+        self.drives.all[place].behaves = Behaviour::IsAway;
+        self.wait_until_lost(place)?;
+        Ok(Some(format!("{how} {place}")))
+    }
+
+    fn wait_until_lost(&self, place: usize) -> Result<()> {
+        let name = self.drives.all[place].name();
+        wait_until(&format!("the pool to go on without {name}"), LIMIT, || {
+            let state = self.state_of(&name)?;
+            Ok(state != "active" && state != "suspect")
+        })
+    }
+
+    fn take_out(&mut self) -> Result<Option<String>> {
+        if !self.tolerates()? {
+            return Ok(None);
+        }
+        let Some(place) = self.some_active(false)? else { return Ok(None) };
+        self.tell(&["drive", "fail", &self.drives.all[place].name()])?;
+        self.drives.all[place].behaves = Behaviour::IsOut;
+        Ok(Some(format!("take out {place}")))
+    }
+
+    fn slow_down(&mut self) -> Result<Option<String>> {
+        let Some(place) = self.some_active(true)? else { return Ok(None) };
+        let factor = (2 + self.rng.below(30)).to_string();
+        self.emulate("slow", place, &["--factor", &factor])?;
+        self.drives.all[place].behaves = Behaviour::IsSlow;
+        Ok(Some(format!("slow {place}")))
+    }
+
+    /// Lets a drive rot and has all of it scrubbed, while nothing else is wrong.
+    fn rot(&mut self) -> Result<Option<String>> {
+        if !self.tolerates()? {
+            return Ok(None);
+        }
+        let Some(place) = self.some_active(true)? else { return Ok(None) };
+        let (pages, seed) = (1 + self.rng.below(64), self.rng.below(1 << 30));
+        self.emulate("corrupt", place, &["--pages", &pages.to_string(), "--seed", &seed.to_string()])?;
+        self.scrub()?;
+        Ok(Some(format!("rot {place}")))
+    }
+
+    /// Scrubs all, which may repair, and must not find anything that cannot be.
+    pub(super) fn scrub(&mut self) -> Result<()> {
+        self.tell(&["scrub", "set", "--rate", "0"])?;
+        self.tell(&["scrub", "start"])?;
+        let status = || -> Result<Value> {
+            Ok(serde_json::from_str(&self.array.tell(&["scrub", "status", "-o", "json"])?)?)
+        };
+        wait_until("the end of the scrub", LIMIT, || Ok(status()?["running"].is_null()))?;
+        let status = status()?;
+        let (ended, damaged) = (&status["last"]["outcome"], status["damaged"].as_array());
+        let notes = status["last"]["notes"].to_string();
+        let is_repaired = damaged.is_some_and(Vec::is_empty) && !notes.contains("stays as it is");
+        ensure!(ended == "completed" && is_repaired, "the scrub could not repair all: {status}");
+        Ok(())
+    }
+
+    /// Lets a drive that is slow or away work again.
+    fn give_back(&mut self) -> Result<Option<String>> {
+        let is_changed = |behaves| matches!(behaves, Behaviour::IsSlow | Behaviour::IsAway);
+        let places = self.drives.places(|drive| is_changed(drive.behaves));
+        let Some(place) = self.pick(&places) else { return Ok(None) };
+        self.emulate("return", place, &[])?;
+        self.drives.all[place].behaves = Behaviour::Works;
+        Ok(Some(format!("return {place}")))
+    }
+
+    fn add(&mut self) -> Result<Option<String>> {
+        if self.drives.all.len() >= 12 {
+            return Ok(None);
+        }
+        let name = self.drives.add(false)?.name();
+        let place = self.drives.all.len() - 1;
+        self.tell(&["drive", "add", &name, "--domain", &format!("drive{place}")])?;
+        Ok(Some(format!("add {place}")))
+    }
+
+    fn listed(&self) -> Result<Vec<Value>> {
+        Ok(serde_json::from_str(&self.array.tell(&["drive", "list", "-o", "json"])?)?)
+    }
+
+    fn state_of(&self, name: &str) -> Result<String> {
+        let listed = self.listed()?;
+        let drive = listed.iter().find(|drive| drive["path"] == name);
+        let state = drive.and_then(|drive| drive["state"].as_str());
+        Ok(state.with_context(|| format!("drive {name} is not listed"))?.to_owned())
+    }
+
+    fn emulate(&mut self, how: &str, place: usize, options: &[&str]) -> Result<()> {
+        let name = self.drives.all[place].name();
+        self.tell(&[&["drive", "emulate", how, &name], options].concat())
+    }
+
+    fn tell(&mut self, args: &[&str]) -> Result<()> {
+        self.note(&args.join(" "))?;
+        self.array.tell(args).map(drop)
+    }
+
+    fn pick(&mut self, places: &[usize]) -> Option<usize> {
+        (!places.is_empty()).then(|| places[self.rng.below(places.len() as u64) as usize])
+    }
+}
