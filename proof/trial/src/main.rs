@@ -2,6 +2,7 @@
 
 mod array;
 mod attach;
+mod drives;
 mod failures;
 mod guest;
 mod ledger;
@@ -33,6 +34,15 @@ enum Cli {
     Postgres {
         #[command(flatten)]
         plan: Plan,
+        /// Directory for drives, mounts and logs; a new one under /var/tmp if not given
+        #[arg(long)]
+        work: Option<PathBuf>,
+    },
+    /// PostgreSQL under load while the drives of its array fail one after the other, with a ledger of every acknowledged
+    /// commit
+    Drives {
+        #[command(flatten)]
+        plan: drives::Plan,
         /// Directory for drives, mounts and logs; a new one under /var/tmp if not given
         #[arg(long)]
         work: Option<PathBuf>,
@@ -89,6 +99,13 @@ fn main() -> Result<()> {
         Cli::Postgres { plan, work } => {
             prepare_to_attach()?;
             in_work_directory(work, |work| postgres(plan, work))
+        }
+        Cli::Drives { plan, work } => {
+            prepare_to_attach()?;
+            in_work_directory(work, |work| {
+                let (seed, quoin) = begin(plan.seed, plan.quoin.as_deref(), work)?;
+                drives::Trial::create(plan, &quoin, work, seed)?.run()
+            })
         }
         Cli::Snapshots { plan, work } => {
             prepare_to_attach()?;

@@ -85,6 +85,10 @@ const STEPS: &[Step] = &[
         let args = ["raw-snapshots", "--rounds", "25", "--slices", "3"].map(str::to_owned);
         program("debug", "quoin-trial", As::User, &args)
     }),
+    ("failures", || {
+        program("debug", "quoin-trial", As::User, &["failures", "--histories", "15"].map(str::to_owned))
+    }),
+    ("failing drives", || trial("drives", "--rounds 2 --seconds 4 --kill-every 2 --slices 2")),
     // The database's three volumes are in slices of their own.
     ("snapshots", || trial("snapshots", "--rounds 2 --seconds 3 --refresh-every 2 --slices 3")),
     ("crashes", || trial("postgres", "--rounds 4 --seconds 10 --examine-every 2")),

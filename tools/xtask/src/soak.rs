@@ -93,6 +93,20 @@ const PARTS: &[Part] = &[
             )
         },
     },
+    Part {
+        name: "failures",
+        every: 1,
+        work: |seed| Work::Program("quoin-trial", format!("failures --histories 200 --seed {seed}")),
+    },
+    Part {
+        name: "failing drives",
+        every: 1,
+        work: |seed| {
+            let (layout, drives) = [("raid5", 7), ("mirror", 5), ("raid6", 9)][seed as usize % 3];
+            let plan = format!("--rounds 3 --seconds 8 --kill-every 2 --layout {layout} --drives {drives}");
+            Work::Trial("drives", format!("{plan} --seed {seed} --slices {}", slices_of(seed)))
+        },
+    },
     Part { name: "lying drives", every: 4, work: lying_drives },
     Part {
         name: "hostile peers",
