@@ -10,6 +10,7 @@ mod compare;
 mod drive;
 mod files;
 mod idle;
+mod layouts;
 mod ledger;
 mod load;
 mod long;
@@ -87,6 +88,11 @@ enum Command {
     /// Example: quoin-bench recovery --data 256m --times 20
     #[command(verbatim_doc_comment)]
     Recovery(recovery::Options),
+    /// What layouts cost hosts: random writes, reads, reads while a drive is missing, and the rebuild, on emulated drives.
+    ///
+    /// Examples: quoin-bench layouts; quoin-bench layouts --dir /dev/shm --layouts mirror,raid5,raid6,6+2 --rounds 5
+    #[command(verbatim_doc_comment)]
+    Layouts(layouts::Options),
     /// What snapshots cost hosts: while one is taken, when source, snapshot and the end of a long chain are used, and while
     /// one is deleted; exits with 1 if it is more than it may be.
     ///
@@ -141,6 +147,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Compare(options) => compare::run(&options),
         Command::Pressure(options) => pressure::run(&options),
         Command::Recovery(options) => recovery::run(&options),
+        Command::Layouts(options) => layouts::run(&options),
         Command::Snapshots(part) => snapshots::run(&part),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -126,13 +126,25 @@ impl Array {
         init_args: &[String],
         serve_args: &[String],
     ) -> Result<Array> {
+        Array::init_on(binary, dir, DRIVES, drive_bytes, init_args, serve_args)
+    }
+
+    /// The same on so many drives.
+    pub(crate) fn init_on(
+        binary: &Path,
+        dir: &Path,
+        drives: usize,
+        drive_bytes: u64,
+        init_args: &[String],
+        serve_args: &[String],
+    ) -> Result<Array> {
         ensure!(
             binary.is_file(),
             "there is no {}; build it with `cargo build --release -p quoin` or name it with --quoin",
             binary.display()
         );
         let drives: Vec<PathBuf> =
-            (0..DRIVES).map(|number| dir.join(format!("drive-{number}.img"))).collect();
+            (0..drives).map(|number| dir.join(format!("drive-{number}.img"))).collect();
         for file in &drives {
             write_noise(file, drive_bytes).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -166,6 +178,12 @@ impl Array {
         let init: Vec<&str> = init.iter().map(String::as_str).collect();
         self.commands = vec![self.run(&init)?.0];
         Ok(())
+    }
+
+    /// The same with other arguments for `quoin init`.
+    pub(crate) fn format_with(&mut self, init_args: Vec<String>) -> Result<()> {
+        self.init_args = init_args;
+        self.format()
     }
 
     /// The files of its drives.
