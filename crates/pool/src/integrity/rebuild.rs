@@ -7,7 +7,7 @@
 
 use crate::{error::PoolError, lifecycle::slice::Slice, meta::ColumnMove};
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use quoin_base::{ByteRange, SegmentId};
+use quoin_base::{ByteRange, DriveIndex, SegmentId};
 use quoin_world::{
     Buf, Event, Thread,
     atomic::{AtomicBool, Ordering},
@@ -53,19 +53,16 @@ impl Slice {
     /// Rebuilds whatever there is to rebuild, until the pool ends.
     async fn rebuild(&self) {
         loop {
-            let table = &self.segments.table;
             // It sleeps until a drive is lost or leaves.
-            let has_work = || (table.is_any_displaced() || self.store.health().is_failed()).then_some(());
+            let has_work = || (self.has_moves() || self.store.health().is_failed()).then_some(());
             self.store.health().until(has_work).await;
             if self.store.health().is_failed() {
                 return;
             }
             match self.rebuild_some().await {
                 Ok(true) => {}
-                // What is left waits for a checkpoint, or for the cleaner.
                 Ok(false) => {
-                    self.front.placer.seal_idle();
-                    self.requests.nudge();
+                    self.help_moves().await;
                     self.world().sleep(LOOK_EVERY).await;
                 }
                 Err(error) => {
@@ -73,6 +70,35 @@ impl Slice {
                     return;
                 }
             }
+        }
+    }
+
+    /// Whether anything is to lie elsewhere.
+    fn has_moves(&self) -> bool {
+        let table = &self.segments.table;
+        table.is_any_displaced()
+            || table.moves_await_checkpoint()
+            || self.store.leaving().into_iter().any(|drive| self.is_on(drive))
+    }
+
+    fn is_on(&self, drive: DriveIndex) -> bool {
+        self.segments.table.refers_to(drive) || self.log.journal.lies_on(drive)
+    }
+
+    /// Sees to what is left: it waits for a checkpoint, for the cleaner, for slabs, or is in the journal.
+    async fn help_moves(&self) {
+        let table = &self.segments.table;
+        self.front.placer.seal_idle();
+        self.requests.nudge();
+        let leaving = self.store.leaving();
+        // NOTE: if one of these fails, the pool is offline, which the caller finds.
+        if leaving.iter().any(|drive| self.log.journal.lies_on(*drive)) && !table.is_any_displaced() {
+            let _ = self.drain().await;
+        } else if table.moves_await_checkpoint() || leaving.into_iter().any(|drive| table.refers_to(drive)) {
+            let _ = self.checkpoint().await;
+        }
+        if table.is_any_displaced() && self.store.claimable(self.id()) > 0 {
+            self.ask_for(self.space.overhead().segment());
         }
     }
 

@@ -27,6 +27,6 @@ pub(crate) use page_id::PageId;
 pub(crate) use pages::{Page, PageStore};
 pub(crate) use records::{RecordKey, encode_alias, encode_layer, encode_object};
 pub(crate) use segments::{
-    ColumnMove, Losses, Segment, SegmentState, SegmentTable, Stream, TableCopy, TableSlabs,
+    ColumnMove, Holdings, Losses, Segment, SegmentState, SegmentTable, Stream, TableCopy, TableSlabs,
     least_table_slabs, table_slabs_for,
 };

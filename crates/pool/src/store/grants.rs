@@ -182,6 +182,12 @@ impl Grants {
         self.nobodys.load(Ordering::Acquire)
     }
 
+    /// The same of all drives but one.
+    pub(super) fn nobodys_but(&self, drive: DriveIndex) -> u64 {
+        let drives = self.drives.lock();
+        drives.iter().filter(|of| of.drive.index() != drive).map(OfDrive::nobodys).sum()
+    }
+
     /// The slabs that a slice holds, by drive.
     pub(super) fn granted_to(&self, slice: SliceId) -> Vec<(DriveIndex, BTreeSet<u32>)> {
         let holder = holder(slice);
@@ -259,7 +265,8 @@ impl Grants {
         let mut count = 0;
         for ((drive, _), slabs) in of_pages {
             slabs.iter().for_each(|slab| drives[*drive].holders[*slab as usize] = to);
-            count += slabs.len() as u64;
+            // Of one that is left out, none counts as ungranted.
+            count += if drives[*drive].is_out { 0 } else { slabs.len() as u64 };
         }
         // Drives without the data role have none.
         let before = match to {

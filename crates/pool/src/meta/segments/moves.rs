@@ -10,7 +10,11 @@
 //! 2. The old column's slab is used again only when a checkpoint that does not name it is durable and readers have left.
 
 use super::{Inner, LeftSlab, Quarantined, Segment, SegmentState, SegmentTable};
-use crate::{meta::layouts::Domain, segment::readers::ReaderEpochs};
+use crate::{
+    bugs::{Bug, planted},
+    meta::layouts::Domain,
+    segment::readers::ReaderEpochs,
+};
 use quoin_base::{SECTOR_BYTES, SegmentGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
@@ -78,7 +82,7 @@ impl Inner {
         let others = segment.stripes.columns.iter().enumerate();
         let taken: BTreeSet<Domain> = others
             .filter(|(other, _)| *other != place && !gone.has(*other))
-            .filter_map(|(_, column)| self.layouts.domain(column.drive))
+            .filter_map(|(_, column)| self.layouts.domain_of_any(column.drive))
             .collect();
         let free = self.free_slabs.iter().filter(|(drive, free)| {
             !free.is_empty() && self.layouts.domain(**drive).is_some_and(|domain| !taken.contains(&domain))
@@ -105,7 +109,7 @@ impl Inner {
     pub(super) fn free_left_slabs(&mut self, may: impl Fn(&Quarantined) -> bool) -> bool {
         let before = self.left_slabs.len();
         for left in std::mem::take(&mut self.left_slabs) {
-            if may(&left.wait) {
+            if may(&left.wait) || planted(Bug::ReuseLeftEarly) {
                 self.comes_free(left.column);
             } else {
                 self.left_slabs.push(left);
@@ -156,14 +160,18 @@ impl SegmentTable {
                 continue;
             }
             let gone = inner.gone(segment);
-            let Some(place) = gone.with(inner.leaving(segment)).iter().next() else { continue };
+            let places = gone.with(inner.leaving(segment));
+            if places.is_empty() {
+                continue;
+            }
             let left = usize::from(segment.stripes.geometry.parity).saturating_sub(gone.len());
             if gone.len() > usize::from(segment.stripes.geometry.parity)
                 || best.is_some_and(|(least, ..)| least <= left)
             {
                 continue;
             }
-            if let Some(to) = inner.slab_for(segment, place) {
+            let mut found = places.iter().filter_map(|place| Some((place, inner.slab_for(segment, place)?)));
+            if let Some((place, to)) = found.next() {
                 best = Some((left, id as u32, place, to));
             }
         }
@@ -232,8 +240,7 @@ impl SegmentTable {
         };
         let is_any = inner.segments.iter().any(is_displaced);
         let copies = inner.layouts.table_copies();
-        let lacks_copy = inner.layouts.is_spread()
-            && self.table_slabs.is_any_incomplete(copies, |drive| inner.layouts.takes(drive));
+        let lacks_copy = self.table_slabs.is_any_incomplete(copies, &inner.layouts);
         // NOTE: with the lock held, under which columns are displaced.
         self.may_be_displaced.store(is_any || lacks_copy, Ordering::Release);
         is_any
