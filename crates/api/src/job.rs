@@ -16,6 +16,8 @@ pub enum JobKind {
     Shrink,
     /// Reclaims the space of deleted objects.
     Reclaim,
+    /// Moves what a drive holds to other drives.
+    Evacuate,
 }
 
 impl fmt::Display for JobKind {
@@ -25,6 +27,7 @@ impl fmt::Display for JobKind {
             Self::Scrub => "scrub",
             Self::Shrink => "shrink",
             Self::Reclaim => "reclaim",
+            Self::Evacuate => "evacuate",
         })
     }
 }

@@ -33,7 +33,10 @@ mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use copy::{CopyCreate, CopyState, VolumeCopy};
-pub use drive::{Drive, DriveAdd, DriveAnswers, DriveLocation, DriveState, Protection};
+pub use drive::{
+    Drive, DriveAdd, DriveAnswers, DriveEvacuate, DriveLeaving, DriveLocation, DriveReplace, DriveState,
+    Protection,
+};
 pub use emulate::{EmulateAction, EmulateDrive, EmulatedCondition, EmulatedDrive};
 pub use event::{Actor, Event, EventKind, FieldChange, Severity};
 pub use export::{Export, ExportClient, ExportCreate};

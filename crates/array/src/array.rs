@@ -9,6 +9,7 @@ use crate::{
     catalog::{Catalog, Turn},
     clock::ClockWatch,
     copies::Copies,
+    drive_leaving::Leaving,
     drives::Drives,
     events::{Events, Staged, Told},
     export_list::ExportList,
@@ -45,6 +46,7 @@ pub struct Array {
     reserves: Mutex<Reserves>,
     bin: Mutex<BinSetting>,
     scrubs: Mutex<Scrubs>,
+    leaving: Mutex<Leaving>,
     copies: Mutex<Copies>,
 }
 
@@ -79,6 +81,7 @@ impl Array {
             reserves: Mutex::default(),
             bin: Mutex::default(),
             scrubs: Mutex::default(),
+            leaving: Mutex::default(),
             copies: Mutex::default(),
             world,
             options,
@@ -205,6 +208,10 @@ impl Array {
 
     pub(crate) fn bin(&self) -> MutexGuard<'_, BinSetting> {
         self.bin.lock()
+    }
+
+    pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {
+        self.leaving.lock()
     }
 
     pub(crate) fn scrubs(&self) -> MutexGuard<'_, Scrubs> {

@@ -90,6 +90,7 @@ impl Array {
                 let stats = pool.stats();
                 self.give_up_silent(&pool).await;
                 self.look_at_members(&pool);
+                self.tend_leaving(&pool).await;
                 self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);
                 self.giving_back().look(self.world().now(), &stats);

@@ -92,6 +92,9 @@ fn drives() -> OpenApiRouter<Server> {
         .routes(routes!(drive::list, drive::add))
         .routes(routes!(drive::show))
         .routes(routes!(drive::fail))
+        .routes(routes!(drive::evacuate, drive::cancel_evacuation))
+        .routes(routes!(drive::remove))
+        .routes(routes!(drive::replace))
         .routes(routes!(drive::emulate))
 }
 
