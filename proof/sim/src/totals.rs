@@ -78,6 +78,12 @@ crate::figures! {
         given_back_slabs,
         /// Drives added while the pool served.
         added_drives,
+        /// Drives that left while it served, those that could not, and those that stayed after all.
+        evacuations,
+        refused_evacuations,
+        cancelled_evacuations,
+        /// Drives removed.
+        removed_drives,
         /// Writes that were slowed down.
         throttled,
         /// Reads that failed for damage or a drive's error.

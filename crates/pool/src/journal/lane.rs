@@ -154,10 +154,15 @@ impl Lane {
         self.has_stopped.until(|| self.stopped.load(Ordering::Acquire).then_some(())).await;
     }
 
-    /// The next batch with anything in it; `None` when the lane is to stop. If the lane is at an extent that it should leave,
-    /// because the journal's set of drives is another one since, it is at least a watermark, which goes to the next extent.
+    /// The next batch with anything in it; `None` when the lane is to stop. If the lane is at an extent on a drive that
+    /// leaves, it is at least a watermark, which goes to the next extent.
     async fn next(&self, journal: &Journal, at: Option<&Position>) -> Option<OpenBatch> {
-        let shall_leave = || at.filter(|at| at.header.set.get() != journal.store.journal_set() && !at.broken);
+        let shall_leave = || {
+            let is_other = |at: &&Position| at.header.set.get() != journal.store.journal_set() && !at.broken;
+            let at = at.filter(is_other)?;
+            let leaving = journal.store.leaving();
+            at.extent.slabs.iter().any(|column| leaving.contains(&column.drive)).then_some(at)
+        };
         self.wake
             .until(|| {
                 if journal.store.health().is_failed() {
