@@ -1,6 +1,6 @@
 //! Drives, and how the pool is protected over them.
 
-use crate::{EmulatedDrive, Latency};
+use crate::{EmulatedDrive, Latency, WorkProgress};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -146,7 +146,7 @@ pub struct Drive {
 }
 
 /// How the pool is protected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Protection {
     /// What data is laid out as where there are fault domains enough.
     #[schema(example = "raid5")]
@@ -165,6 +165,8 @@ pub struct Protection {
     pub degraded_segments: u64,
     /// Data and metadata in them.
     pub degraded_bytes: u64,
+    /// How far the rebuild of what they lack is; null if there is nothing to rebuild.
+    pub rebuild: Option<WorkProgress>,
     /// Drives that failed and that the pool goes on without.
     pub failed_drives: usize,
     /// Disks that several fault domains are on: nothing protects against their loss.

@@ -18,6 +18,10 @@ pub enum JobKind {
     Reclaim,
     /// Moves what a drive holds to other drives.
     Evacuate,
+    /// Makes what a failed drive held anew on other drives.
+    Rebuild,
+    /// Moves data from fuller drives to emptier ones.
+    Balance,
 }
 
 impl fmt::Display for JobKind {
@@ -28,6 +32,8 @@ impl fmt::Display for JobKind {
             Self::Shrink => "shrink",
             Self::Reclaim => "reclaim",
             Self::Evacuate => "evacuate",
+            Self::Rebuild => "rebuild",
+            Self::Balance => "balance",
         })
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     giving_back::GivingBack,
     host_access::HostAccess,
     lifecycle::Lifecycle,
+    rebuild::Rebuilds,
     reserve_watch::Reserves,
     schedule_list::Schedules,
     scrub::Scrubs,
@@ -47,6 +48,7 @@ pub struct Array {
     bin: Mutex<BinSetting>,
     scrubs: Mutex<Scrubs>,
     leaving: Mutex<Leaving>,
+    rebuilds: Mutex<Rebuilds>,
     copies: Mutex<Copies>,
 }
 
@@ -82,6 +84,7 @@ impl Array {
             bin: Mutex::default(),
             scrubs: Mutex::default(),
             leaving: Mutex::default(),
+            rebuilds: Mutex::default(),
             copies: Mutex::default(),
             world,
             options,
@@ -208,6 +211,10 @@ impl Array {
 
     pub(crate) fn bin(&self) -> MutexGuard<'_, BinSetting> {
         self.bin.lock()
+    }
+
+    pub(crate) fn rebuilds(&self) -> MutexGuard<'_, Rebuilds> {
+        self.rebuilds.lock()
     }
 
     pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {

@@ -103,6 +103,7 @@ impl Array {
             journal_columns: found.journal_columns,
             degraded_segments: found.degraded_segments,
             degraded_bytes: found.degraded_bytes,
+            rebuild: self.rebuild_progress(),
             failed_drives,
             shared_disks: shared.collect(),
             each_file: members.needed().any(|member| member.domain.starts_with(OF_FILE)),

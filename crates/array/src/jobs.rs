@@ -56,6 +56,23 @@ fn of_copy(copy: api::VolumeCopy) -> Job {
     }
 }
 
+/// The rebuild, and balancing, as far as they run.
+fn of_rebuild(rebuild: &api::Rebuild) -> Vec<Job> {
+    let running = rebuild.running.as_ref().map(|running| Job {
+        percent: Some(running.percent),
+        done_bytes: Some(running.total_bytes - running.left_bytes),
+        total_bytes: Some(running.total_bytes),
+        bytes_per_s: running.bytes_per_s,
+        remaining_s: running.remaining_s,
+        ..job("rebuild".to_owned(), JobKind::Rebuild, "the pool".to_owned())
+    });
+    let balancing = rebuild.balancing.then(|| Job {
+        cancellable: true,
+        ..job("balance".to_owned(), JobKind::Balance, "the pool".to_owned())
+    });
+    running.into_iter().chain(balancing).collect()
+}
+
 /// A drive that leaves.
 fn of_drive(drive: &api::Drive) -> Option<Job> {
     let leaving = drive.leaving.as_ref().filter(|leaving| !leaving.is_done || leaving.removes)?;
@@ -122,6 +139,7 @@ impl Array {
         let mut jobs: Vec<_> = self.list_copies()?.into_iter().map(of_copy).collect();
         jobs.extend(of_scrubs(&self.scrub_view()?));
         jobs.extend(self.list_drives().iter().filter_map(of_drive));
+        jobs.extend(of_rebuild(&self.show_rebuild()?));
         let shrinking = self.list_volumes()?.into_iter().filter(|volume| volume.trimming);
         jobs.extend(shrinking.map(|volume| {
             job(format!("shrink-{}", volume.uuid), JobKind::Shrink, format!("volume {}", volume.name))
@@ -155,6 +173,10 @@ impl Array {
         match (job.kind, copy) {
             (JobKind::Copy, Some(copy)) => self.cancel_copy(copy).await?,
             (JobKind::Scrub, _) if job.cancellable => drop(self.stop_scrub().await?),
+            (JobKind::Balance, _) => {
+                self.balance(false).await?;
+                return Ok(Job { state: JobState::Cancelled, cancellable: false, ..job });
+            }
             (JobKind::Evacuate, _) => {
                 let number = id.strip_prefix(EVACUATE).and_then(|number| number.parse().ok());
                 let drive = self.list_drives().into_iter().find(|drive| drive.number == number);

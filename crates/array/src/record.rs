@@ -36,6 +36,9 @@ pub const SCRUB_OBJECT: ObjectKind = ObjectKind(20);
 /// The kind of catalog object that holds what is to become of a drive that leaves.
 pub const LEAVING_OBJECT: ObjectKind = ObjectKind(21);
 
+/// The kind of catalog object that holds how fast data is rebuilt and moved.
+pub const REBUILD_OBJECT: ObjectKind = ObjectKind(22);
+
 /// The kind of catalog object that notes a request that was carried out.
 pub const REQUEST_OBJECT: ObjectKind = ObjectKind(50);
 

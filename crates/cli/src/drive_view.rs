@@ -6,7 +6,7 @@ use crate::{
     time::duration_text,
     view::{Rows, emulated, optional_size},
 };
-use quoin_api::{Drive, DriveAnswers, DriveLeaving, DriveState, Protection};
+use quoin_api::{Drive, DriveAnswers, DriveLeaving, DriveState, Protection, WorkProgress};
 
 /// How the pool is protected: what it tolerates, over which fault domains, and what is wrong.
 pub(crate) fn protection_rows(protection: &Protection) -> Rows {
@@ -41,6 +41,7 @@ pub(crate) fn protection_rows(protection: &Protection) -> Rows {
             format!("{bytes} in {segments} segments lack a column on a drive that failed"),
         ));
     }
+    rows.extend(protection.rebuild.as_ref().map(|rebuild| ("  rebuild", work(rebuild))));
     if protection.failed_drives > 0 {
         let plural = if protection.failed_drives == 1 { "" } else { "s" };
         let failed = format!("{} drive{plural} that the pool goes on without", protection.failed_drives);
@@ -137,4 +138,12 @@ pub(crate) fn leaving(leaving: &DriveLeaving) -> String {
         }
     };
     held + &then
+}
+
+/// How far work in the background is.
+pub(crate) fn work(work: &WorkProgress) -> String {
+    let left = format!("{:.1} % done, {} left", work.percent, size_text(work.left_bytes));
+    let rate = work.bytes_per_s.filter(|rate| *rate > 0).map(|rate| format!(", {}/s", size_text(rate)));
+    let takes = work.remaining_s.map(|seconds| format!(", about {}", duration_text(seconds)));
+    left + &rate.unwrap_or_default() + &takes.unwrap_or_default()
 }

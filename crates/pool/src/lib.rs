@@ -40,7 +40,7 @@ pub use integrity::{
 };
 pub use lifecycle::{
     create::{NewDrive, format},
-    evacuation::Evacuation,
+    evacuation::{Balance, Evacuation},
     memory::MemoryShares,
     options::{FormatOptions, PoolOptions},
     pool::Pool,

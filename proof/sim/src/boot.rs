@@ -184,9 +184,10 @@ impl BootRun {
     /// The disks, those that may be blank only if they are drives: the spare one, and those that left.
     fn drives(&self) -> Vec<Arc<dyn Disk>> {
         let spare = self.spare.iter().map(|(spare, _)| spare);
-        let mut may_be_blank = self.disks.iter().filter(|_| self.leaves.is_some()).chain(spare);
-        let mut is_blank =
-            |disk: &Arc<dyn Disk>| may_be_blank.clone().any(|one| one.name() == disk.name() && !has_label(one));
+        let may_be_blank = self.disks.iter().filter(|_| self.leaves.is_some()).chain(spare);
+        let is_blank = |disk: &Arc<dyn Disk>| {
+            may_be_blank.clone().any(|one| one.name() == disk.name() && !has_label(one))
+        };
         self.admitted.iter().filter(|disk| !is_blank(disk)).cloned().collect()
     }
 

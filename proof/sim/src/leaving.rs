@@ -43,6 +43,11 @@ pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, disks: Vec<Arc<dyn D
 
 impl Leaver {
     async fn run(mut self) -> Result<(), String> {
+        self.pool.set_balancing(self.rng.random_bool(0.5));
+        self.pool.set_rebuild_rate(
+            [0, 1 << 20][self.rng.random_range(0..2)],
+            [0, 0, 64 << 20][self.rng.random_range(0..3)],
+        );
         while !self.is_over() {
             self.pause(60_000).await;
             if let Some(drive) = self.choose() {
@@ -73,9 +78,8 @@ impl Leaver {
 
     /// Has a drive leave, and removes it or has it stay after all.
     async fn leave(&mut self, drive: DriveIndex) -> Result<(), String> {
-        let is_active = |pool: &Pool| {
-            pool.members().get(drive).is_some_and(|member| member.state == MemberState::Active)
-        };
+        let is_active =
+            |pool: &Pool| pool.members().get(drive).is_some_and(|member| member.state == MemberState::Active);
         if is_active(&self.pool) {
             match self.pool.evacuate_drive(drive, self.rng.random_bool(0.5)).await {
                 Ok(_) => self.shared.totals.lock().evacuations += 1,

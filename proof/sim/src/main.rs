@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_seed_is_replayed_with_all_that_was_chosen_for_it() {
-        let words = "quoin-sim --faults slow --load full --little-ram --layout raid6 --leaving --seeds 9 --from 4";
+        let words =
+            "quoin-sim --faults slow --load full --little-ram --layout raid6 --leaving --seeds 9 --from 4";
         let cli = Cli::parse_from(words.split(' '));
         let replay = cli.run.replay(7);
         let (_, options) = replay.split_once(" -- ").unwrap();

@@ -78,9 +78,11 @@ crate::figures! {
         given_back_slabs,
         /// Drives added while the pool served.
         added_drives,
-        /// Drives that left while it served, those that could not, and those that stayed after all.
+        /// Drives that began to leave while it served.
         evacuations,
+        /// Drives that could not leave.
         refused_evacuations,
+        /// Drives that stayed after all.
         cancelled_evacuations,
         /// Drives removed.
         removed_drives,

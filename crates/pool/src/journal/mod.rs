@@ -57,7 +57,7 @@ use crate::{
 };
 use quoin_base::{DriveIndex, Sequence};
 use quoin_world::{
-    Event, Mutex, Thread, World,
+    Event, Mutex, MutexGuard, Thread, World,
     atomic::{AtomicU64, Ordering},
 };
 use std::{sync::Arc, time::Duration};
@@ -250,12 +250,20 @@ impl Journal {
 
     /// Whether a part that is needed lies on a drive.
     pub(crate) fn lies_on(&self, drive: DriveIndex) -> bool {
-        self.extents.lock().lies_on(drive)
+        self.current_extents().lies_on(drive)
     }
 
     /// What it would be without a drive.
     pub(crate) fn without(&self, drive: DriveIndex) -> JournalWithout {
-        self.extents.lock().without(drive)
+        self.current_extents().without(drive)
+    }
+
+    /// The extents over the set of drives that is in force: lanes that are idle have not looked.
+    fn current_extents(&self) -> MutexGuard<'_, Extents> {
+        let mut extents = self.extents.lock();
+        // NOTE: with the lock, so that tables come in their order.
+        extents.follow(&self.store.members());
+        extents
     }
 
     /// How many extents it takes for its lanes: each has one open, and one to go on with.

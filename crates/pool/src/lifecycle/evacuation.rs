@@ -7,7 +7,7 @@ use crate::{
     error::PoolError,
     journal::JournalWithout,
     lifecycle::pool::Pool,
-    meta::{Holdings, Layouts},
+    meta::{Holdings, Layouts, NetUse},
     space::Overhead,
 };
 use quoin_base::{DriveIndex, Layout};
@@ -29,6 +29,17 @@ pub struct Evacuation {
     pub holds_table: bool,
     /// Whether nothing refers to it any more: it can be removed.
     pub is_done: bool,
+}
+
+/// How evenly drives are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Balance {
+    /// Columns are moved when drives are used unevenly.
+    pub balances: bool,
+    /// Columns are moved now.
+    pub moves: bool,
+    /// How far apart the used shares of the fullest and the emptiest drive are, in percent of a drive.
+    pub most_apart_percent: u64,
 }
 
 impl Pool {
@@ -245,9 +256,36 @@ impl Pool {
         let layouts: Layouts = self.store().layouts_but(Some(drive));
         let overhead = Overhead::of(&layouts);
         let short = self.slices().iter().map(|slice| {
-            let (slabs, live) = slice.segments.table.usage_as(&layouts);
-            slice.space.short_with(slabs, live, overhead, slice.buffer.charged_blocks())
+            let NetUse { held, free, live } = slice.segments.table.usage_as(&layouts);
+            let for_all = slice.space.short_with(held, live, overhead, slice.buffer.charged_blocks());
+            // NOTE: checkpoints and the cleaner need free slabs now. What could be cleaned on the other drives is not free.
+            for_all.max((2 * slice.space.clean_below()).saturating_sub(free))
         });
         short.collect()
+    }
+
+    /// Sets how fast columns are made again and moved, in bytes per second of the whole pool: beside hosts no slower than
+    /// `floor`, as far as drives can, and never faster than `cap`. 0: none. Not kept when the pool is closed.
+    pub fn set_rebuild_rate(&self, floor: u64, cap: u64) {
+        self.store().rate().set(floor, cap);
+    }
+
+    /// Begins or ceases to move columns from fuller drives to emptier ones, while nothing has to be rebuilt or leaves. Not kept
+    /// when the pool is closed.
+    pub fn set_balancing(&self, balances: bool) {
+        self.store().set_balances(balances);
+    }
+
+    /// How evenly drives are used.
+    pub fn balance(&self) -> Balance {
+        let mut balance = Balance { balances: self.store().balances(), ..Balance::default() };
+        for slice in self.slices() {
+            let (percents, moves) = slice.balance();
+            balance.moves |= moves;
+            if let Some((most, least)) = percents {
+                balance.most_apart_percent = balance.most_apart_percent.max(most - least);
+            }
+        }
+        balance
     }
 }

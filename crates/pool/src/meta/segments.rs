@@ -34,6 +34,7 @@ use std::{
 };
 use zerocopy::IntoBytes;
 
+pub(crate) mod balance;
 mod choose;
 mod entry;
 mod granted;
@@ -52,7 +53,7 @@ use entry::ReadEntries;
 pub(crate) use entry::encode;
 use granted::Granted;
 use index::Index;
-pub(crate) use leaving::Holdings;
+pub(crate) use leaving::{Holdings, NetUse};
 pub(crate) use losses::Losses;
 pub(crate) use moves::ColumnMove;
 pub(crate) use stream::Stream;

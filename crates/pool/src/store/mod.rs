@@ -18,6 +18,7 @@ pub(crate) mod health;
 mod leaving;
 mod members;
 pub(crate) mod pace;
+pub(crate) mod rate;
 pub(crate) mod repairs;
 pub(crate) mod roots;
 pub(crate) mod shortage;
@@ -48,6 +49,7 @@ use quoin_world::{
     AsyncMutex, Buf, Mutex, Slice as Bytes,
     atomic::{AtomicBool, Ordering},
 };
+use rate::Rate;
 use repairs::{RepairCounts, RepairKind, Repairs};
 use shortage::Shortage;
 use std::{
@@ -91,6 +93,8 @@ pub(crate) struct Store {
     health: Health,
     shortage: Shortage,
     pace: Pace,
+    rate: Rate,
+    balances: AtomicBool,
     repairs: Repairs,
     may_lack_room: AtomicBool,
     /// Held while a drive is added or leaves.
@@ -190,6 +194,8 @@ impl Store {
             health: Health::default(),
             shortage: Shortage::default(),
             pace: Pace::default(),
+            rate: Rate::default(),
+            balances: AtomicBool::new(false),
             repairs: Repairs::default(),
             needs: Mutex::default(),
             tenants: Mutex::default(),
@@ -508,6 +514,22 @@ impl Store {
     /// The pace of background writes.
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
+    }
+
+    /// How fast columns are made again and moved.
+    pub(crate) fn rate(&self) -> &Rate {
+        &self.rate
+    }
+
+    /// Whether columns are moved so that drives are used alike.
+    pub(crate) fn balances(&self) -> bool {
+        self.balances.load(Ordering::Acquire)
+    }
+
+    /// Begins or ceases to move columns so that drives are used alike.
+    pub(crate) fn set_balances(&self, balances: bool) {
+        self.balances.store(balances, Ordering::Release);
+        self.health.notify();
     }
 
     /// What is written to these columns begins in memory, and is long, a multiple of so many bytes.

@@ -1,7 +1,7 @@
 //! Drives that leave while hosts use the pool: all they held is on the others then, and no opening needs them.
 
 use crate::rig::{Rig, create, options, pattern, read};
-use quoin_base::{DriveIndex, Layout, MIB, VolumeId};
+use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
 use quoin_drive::{MemberState, Probe, Roles, probe};
 use quoin_pool::{Pool, PoolError, PoolOptions};
 use quoin_world::{Disk, World};
@@ -196,4 +196,103 @@ fn all_voters_are_replaced_without_a_restart() {
         all_is_there(&pool, volume).await;
         pool.close().await.unwrap();
     });
+}
+
+#[test]
+fn a_drive_that_was_added_is_filled_until_all_are_used_alike_and_no_column_moves_twice() {
+    for (seed, text, slices) in [(11, "none", 1), (12, "mirror", 1), (13, "raid5", 1), (14, "mirror", 3)] {
+        let drives = usize::from(layout(text).columns()) + 1;
+        let mut rig = Rig::to_evacuate(seed, layout(text), &vec![BOTH; drives], slices);
+        let pool = rig.open();
+        let disk = rig.world.disk("new", 27 * MIB * u64::from(slices));
+        let added = disk.clone();
+        rig.run(|world| async move {
+            pool.set_balancing(true);
+            let mut volumes = Vec::new();
+            for _ in 0..slices {
+                volumes.push(fill(&pool).await);
+            }
+            pool.drain().await.unwrap();
+            pool.add_drive(&*world, added, String::new()).await.unwrap();
+            let apart = pool.balance().most_apart_percent;
+            assert!(apart > 10, "{text}: {:?}", pool.drive_space());
+            let mut quiet = 0;
+            let mut before = pool.stats().rebuilt_columns;
+            while quiet < 30 {
+                world.sleep(Duration::from_millis(100)).await;
+                let now = pool.stats().rebuilt_columns;
+                quiet = if now == before { quiet + 1 } else { 0 };
+                before = now;
+            }
+            assert!(pool.balance().most_apart_percent <= 8, "{text} {slices}: {:?}", pool.drive_space());
+            // As many columns as the new drive has, give or take those that were cleaned meanwhile.
+            let new = pool.drive_space().last().unwrap().used_bytes / u64::from(crate::rig::SLAB);
+            assert!(before > 0 && before <= new + 4, "{text}: {before} moves, {new} slabs on the new drive");
+            for volume in &volumes {
+                all_is_there(&pool, *volume).await;
+            }
+            pool.close().await.unwrap();
+        });
+        rig.disks.push(disk);
+        rig.check();
+    }
+}
+
+#[test]
+fn what_a_drive_holds_wrong_is_not_copied_as_if_it_was_right() {
+    for text in ["mirror", "raid5", "raid6"] {
+        let drives = usize::from(layout(text).columns()) + 1;
+        let rig = Rig::to_evacuate(21, layout(text), &vec![BOTH; drives], 1);
+        let pool = rig.open();
+        let volume = rig.run(|_| async move {
+            let volume = fill(&pool).await;
+            pool.close().await.unwrap();
+            volume
+        });
+        // Some bits of what the drive holds flip, and nobody is told.
+        let first = 6 * MIB;
+        for at in 0..40 {
+            rig.disks[0].flip_bit(ByteRange::new(first + at * 128 * 1024, 4096));
+        }
+        let pool = rig.open();
+        rig.run(|world| async move {
+            assert!(pool.evacuate_drive(DriveIndex(0), false).await.unwrap(), "{text}");
+            remove(&*world, &pool, DriveIndex(0)).await;
+            assert!(
+                pool.stats().repaired_data + pool.stats().repaired_copies > 0,
+                "{text}: {:?}",
+                pool.stats()
+            );
+            all_is_there(&pool, volume).await;
+            pool.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn columns_are_moved_no_faster_than_the_cap() {
+    let moved_in = |cap: u64| {
+        let rig = Rig::to_evacuate(31, layout("raid5"), &[BOTH; 5], 1);
+        let pool = rig.open();
+        rig.run(|world| async move {
+            fill(&pool).await;
+            pool.drain().await.unwrap();
+            pool.set_rebuild_rate(0, cap);
+            let began = world.now();
+            assert!(pool.evacuate_drive(DriveIndex(0), false).await.unwrap());
+            let bytes = pool.evacuations()[0].bytes;
+            while pool.evacuations()[0].bytes > 0 {
+                world.sleep(Duration::from_millis(10)).await;
+            }
+            let took = world.now().since(began).as_secs_f64();
+            pool.close().await.unwrap();
+            (bytes, took)
+        })
+    };
+    let (bytes, fast) = moved_in(0);
+    let (_, slow) = moved_in(bytes / 20);
+    assert!(
+        fast < 10.0 && (15.0..40.0).contains(&slow),
+        "{fast} s without a cap, {slow} s with one for 20 s"
+    );
 }

@@ -30,6 +30,16 @@ fn spread(uses: &DriveUse) -> Option<(u64, u64)> {
     (uses.len() > 1).then(|| (shares().max().unwrap_or(0), shares().min().unwrap_or(0)))
 }
 
+/// The drive with the smallest share.
+pub(crate) fn emptiest(uses: &DriveUse) -> Option<DriveIndex> {
+    uses.iter().min_by_key(|(drive, of)| (share(**of), **drive)).map(|(drive, _)| *drive)
+}
+
+/// The largest and the smallest share, in percent.
+pub(crate) fn percents(uses: &DriveUse) -> Option<(u64, u64)> {
+    spread(uses).map(|(most, fewest)| (most / 10, fewest / 10))
+}
+
 /// Whether drives are used so unevenly that columns are to be moved. `goes_on`: some were moved already.
 pub(crate) fn is_uneven(uses: &DriveUse, goes_on: bool) -> bool {
     let least = if goes_on { ENDS_BELOW } else { BEGINS_FROM };
@@ -63,14 +73,27 @@ impl Inner {
 }
 
 impl SegmentTable {
-    /// How the drives that take data are used, of which there are so many slabs in all.
-    pub(crate) fn drive_use(&self, slabs: impl Iterator<Item = (DriveIndex, u64)>) -> DriveUse {
+    /// How the drives that take data are used, of which there are so many slabs in all. What columns left counts as free, and
+    /// so do slabs of these drives, one for each time, that columns are about to leave.
+    pub(crate) fn drive_use(
+        &self,
+        slabs: impl Iterator<Item = (DriveIndex, u64)>,
+        about_to_leave: &[DriveIndex],
+    ) -> DriveUse {
         let inner = self.inner.read();
         let of = |(drive, all): (DriveIndex, u64)| {
             let held = inner.held_slabs.get(&drive).copied().unwrap_or(0);
-            (drive, (held - inner.free_slabs.get(&drive).map_or(0, |free| free.len() as u64), all))
+            let used = held - inner.free_slabs.get(&drive).map_or(0, |free| free.len() as u64);
+            let left = inner.left_slabs.iter().filter(|left| left.column.drive == drive).count();
+            let leaving = about_to_leave.iter().filter(|leaves| **leaves == drive).count();
+            (drive, (used.saturating_sub((left + leaving) as u64), all))
         };
         slabs.filter(|(drive, _)| inner.layouts.takes(*drive)).map(of).collect()
+    }
+
+    /// Free slabs of a drive.
+    pub(crate) fn free_of(&self, drive: DriveIndex) -> u64 {
+        self.inner.read().free_slabs.get(&drive).map_or(0, |free| free.len() as u64)
     }
 
     /// The next column to be moved so that drives are used alike, and a slab for it, which is taken. At least `kept` net slabs
@@ -85,11 +108,13 @@ impl SegmentTable {
         if inner.net_free() <= kept {
             return None;
         }
-        // From the fullest drives to the emptiest, in the order of how far they are apart.
+        // From the fullest drives to the emptiest, in the order of how far they are apart. Not to one that is fuller than all
+        // together: it would be a source itself before the end.
         let mut drives: Vec<_> = uses.iter().map(|(drive, of)| (share(*of), *drive, *of)).collect();
         drives.sort_unstable();
-        for (_, from, of_from) in drives.iter().rev() {
-            for (_, to, of_to) in drives.iter().take_while(|(_, to, _)| to != from) {
+        let all = uses.values().fold((0, 0), |all, of| (all.0 + of.0, all.1 + of.1));
+        for (_, from, of_from) in drives.iter().rev().take_while(|(share_of, ..)| *share_of >= share(all)) {
+            for (_, to, of_to) in drives.iter().take_while(|(share_of, ..)| *share_of < share(all)) {
                 if !evens_out(*of_from, *of_to) {
                     break;
                 }
@@ -119,7 +144,8 @@ mod tests {
 
     #[test]
     fn it_begins_late_and_ends_early_so_that_it_does_not_flap() {
-        let uses = |used: [u64; 3]| (0..).map(DriveIndex).zip(used.map(|used| (used, 1000))).collect::<DriveUse>();
+        let uses =
+            |used: [u64; 3]| (0..).map(DriveIndex).zip(used.map(|used| (used, 1000))).collect::<DriveUse>();
         assert!(!is_uneven(&uses([500, 500, 430]), false));
         assert!(is_uneven(&uses([500, 500, 420]), false));
         assert!(is_uneven(&uses([500, 500, 430]), true));

@@ -22,6 +22,16 @@ pub(crate) struct Holdings {
     pub has_table: bool,
 }
 
+/// What a slice would have with other layouts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NetUse {
+    /// Net slabs that it holds, and those of them that are free.
+    pub held: u64,
+    pub free: u64,
+    /// Bytes that live data takes of them.
+    pub live: u64,
+}
+
 impl Holdings {
     /// Nothing.
     pub(crate) fn is_empty(&self) -> bool {
@@ -63,10 +73,20 @@ impl SegmentTable {
         self.may_be_displaced.store(true, Ordering::Release);
     }
 
-    /// The net slabs that the slice would hold, and the bytes that live data would take, if new data was laid out so.
-    pub(crate) fn usage_as(&self, layouts: &Layouts) -> (u64, u64) {
+    /// What the slice would have if new data was laid out so.
+    pub(crate) fn usage_as(&self, layouts: &Layouts) -> NetUse {
         let inner = self.inner.read();
-        (inner.net_held_as(layouts), inner.net_live_sectors_as(layouts) * SECTOR_BYTES)
+        NetUse {
+            held: inner.net_held_as(layouts),
+            free: inner.net_free_as(layouts),
+            live: inner.net_live_sectors_as(layouts) * SECTOR_BYTES,
+        }
+    }
+
+    /// A segment that is in use.
+    pub(crate) fn segment(&self, id: SegmentId) -> Option<Segment> {
+        let inner = self.inner.read();
+        inner.segments.get(id.0 as usize).filter(|segment| segment.state != SegmentState::Free).cloned()
     }
 
     /// Whether a segment is not to be added to any more.

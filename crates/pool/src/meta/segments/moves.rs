@@ -15,7 +15,7 @@ use crate::{
     meta::layouts::Domain,
     segment::readers::ReaderEpochs,
 };
-use quoin_base::{SECTOR_BYTES, SegmentGeneration, SegmentId};
+use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
 use std::collections::BTreeSet;
@@ -35,17 +35,31 @@ pub(crate) struct ColumnMove {
     pub to: Column,
 }
 
+impl ColumnMove {
+    /// The drive that it leaves.
+    pub(crate) fn from(&self) -> DriveIndex {
+        self.stripes.columns[self.place].drive
+    }
+
+    /// Which segment, as it was when the move began.
+    pub(crate) fn generation(&self) -> SegmentGeneration {
+        self.generation
+    }
+}
+
 /// What is to lie elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Displaced {
     /// Segments that lack a column, and the live bytes in them.
     pub degraded_segments: u64,
     pub degraded_bytes: u64,
+    /// Bytes of the columns that they lack.
+    pub lacking_bytes: u64,
 }
 
 impl Segment {
     /// True when nothing more is written to it, and all that was is hardened.
-    fn is_settled(&self, inner: &Inner) -> bool {
+    pub(super) fn is_settled(&self, inner: &Inner) -> bool {
         self.state == SegmentState::Sealed
             && self.rows_under_way == 0
             && self.placed_sectors == 0
@@ -89,6 +103,21 @@ impl Inner {
         });
         let (drive, free) = free.max_by_key(|(drive, free)| (free.len(), std::cmp::Reverse(**drive)))?;
         free.first().map(|slab| Column { drive: *drive, slab: *slab })
+    }
+
+    /// Takes the slab for a column of a segment.
+    pub(super) fn take_for_move(&mut self, id: usize, place: usize, to: Column) -> ColumnMove {
+        let is_free = self.free_slabs.get_mut(&to.drive).is_some_and(|free| free.remove(&to.slab));
+        assert!(is_free, "a column is moved to a free slab");
+        let segment = &self.segments[id];
+        ColumnMove {
+            segment: SegmentId(id as u32),
+            generation: segment.generation,
+            stripes: segment.stripes.clone(),
+            place,
+            written_bytes: segment.written_bytes,
+            to,
+        }
     }
 
     /// Whether moving what is live elsewhere protects it better: new segments tolerate more failures.
@@ -176,17 +205,7 @@ impl SegmentTable {
             }
         }
         let (_, id, place, to) = best?;
-        let is_free = inner.free_slabs.get_mut(&to.drive).is_some_and(|free| free.remove(&to.slab));
-        assert!(is_free, "a column is moved to a free slab");
-        let segment = &inner.segments[id as usize];
-        Some(ColumnMove {
-            segment: SegmentId(id),
-            generation: segment.generation,
-            stripes: segment.stripes.clone(),
-            place,
-            written_bytes: segment.written_bytes,
-            to,
-        })
+        Some(inner.take_for_move(id as usize, place, to))
     }
 
     /// Puts the new column in the place of the old one, if it was made and the segment is still what it was. Otherwise its slab
@@ -257,6 +276,8 @@ impl SegmentTable {
             if !inner.gone(segment).is_empty() {
                 displaced.degraded_segments += 1;
                 displaced.degraded_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+                let of_column = segment.written_bytes / u64::from(segment.stripes.geometry.data);
+                displaced.lacking_bytes += inner.gone(segment).len() as u64 * of_column;
             }
         }
         displaced
