@@ -9,7 +9,7 @@ use crate::{
     record::{REBUILD_OBJECT, decode, encode},
 };
 use quoin_api::{self as api, BalanceMode};
-use quoin_pool::{Pool, Transaction};
+use quoin_pool::{Pool, RebuildRate, Transaction};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Array {
     /// Changes how fast columns are rebuilt and moved, and when drives are balanced.
     ///
     /// # Errors
-    /// [`ArrayError::Invalid`] if the most is less than the least; `Offline` or `Pool` if the pool cannot commit the change.
+    /// `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn change_rebuild(&self, update: api::RebuildUpdate) -> Result<api::Rebuild, ArrayError> {
         {
             let turn = self.catalog().turn().await;
@@ -177,7 +177,8 @@ impl Array {
 
 fn apply(rebuilds: &Rebuilds, pool: &Pool) {
     let RebuildRecord { min_rate_bytes_s, max_rate_bytes_s, balance } = rebuilds.record;
-    pool.set_rebuild_rate(min_rate_bytes_s, max_rate_bytes_s);
+    let rate = RebuildRate { floor_bytes_s: min_rate_bytes_s, cap_bytes_s: max_rate_bytes_s };
+    pool.set_rebuild_rate(rate);
     pool.set_balancing(balance == BalanceMode::Auto || rebuilds.by_hand.is_some());
 }
 

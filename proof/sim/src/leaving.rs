@@ -4,7 +4,7 @@
 use crate::{client::Shared, scenario::log_uniform};
 use quoin_base::DriveIndex;
 use quoin_drive::MemberState;
-use quoin_pool::{Pool, PoolError, PoolState};
+use quoin_pool::{Pool, PoolError, PoolState, RebuildRate};
 use quoin_world::{Disk, Thread, World};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -44,10 +44,9 @@ pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, disks: Vec<Arc<dyn D
 impl Leaver {
     async fn run(mut self) -> Result<(), String> {
         self.pool.set_balancing(self.rng.random_bool(0.5));
-        self.pool.set_rebuild_rate(
-            [0, 1 << 20][self.rng.random_range(0..2)],
-            [0, 0, 64 << 20][self.rng.random_range(0..3)],
-        );
+        let floor_bytes_s = [0, 1 << 20][self.rng.random_range(0..2)];
+        let cap_bytes_s = [0, 0, 64 << 20][self.rng.random_range(0..3)];
+        self.pool.set_rebuild_rate(RebuildRate { floor_bytes_s, cap_bytes_s });
         while !self.is_over() {
             self.pause(60_000).await;
             if let Some(drive) = self.choose() {

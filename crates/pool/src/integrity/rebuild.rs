@@ -21,10 +21,7 @@ use crate::{
 };
 use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
 use quoin_base::{BlockNumber, ByteRange, DriveIndex, SegmentId, crc32c};
-use quoin_world::{
-    Buf, Event, Thread,
-    atomic::{AtomicBool, Ordering},
-};
+use quoin_world::{Buf, Thread};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Bytes of a column that are made at a time.
@@ -38,22 +35,6 @@ const MOVES_FOR_EACH_DRIVE: usize = 2;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The same, at the longest, when only drives could be used more alike and no column can be moved for that.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
-
-/// Whether the task of a slice is under way.
-#[derive(Default)]
-pub(crate) struct Rebuilding {
-    is_under_way: AtomicBool,
-    ended: Event,
-    /// Columns are being moved so that drives are used alike.
-    is_balancing: AtomicBool,
-}
-
-impl Rebuilding {
-    /// Waits until the task has ended, as it does soon after the store was closed.
-    pub(crate) async fn until_ended(&self) {
-        self.ended.until(|| (!self.is_under_way.load(Ordering::Acquire)).then_some(())).await;
-    }
-}
 
 /// A block that lies wholly in a column.
 struct LiveInColumn {
@@ -75,14 +56,13 @@ impl LiveInColumn {
 impl Slice {
     /// Begins to rebuild whatever there is to rebuild, until the pool ends.
     pub(crate) fn begin_to_rebuild(self: &Arc<Self>) {
-        self.rebuilding().is_under_way.store(true, Ordering::Release);
+        self.rebuilding().begins();
         let slice = self.clone();
         self.world().spawn(
             Thread::Background,
             Box::pin(async move {
                 slice.rebuild().await;
-                slice.rebuilding().is_under_way.store(false, Ordering::Release);
-                slice.rebuilding().ended.notify();
+                slice.rebuilding().ends();
             }),
         );
     }
@@ -196,15 +176,15 @@ impl Slice {
         let (kept, but) = (self.space.checkpoint_slabs(), under_way.keys().copied().collect());
         let next = table.begin_move(kept, &but);
         if next.is_some() || table.is_any_displaced() || !self.store.balances() {
-            self.rebuilding().is_balancing.store(false, Ordering::Relaxed);
+            self.rebuilding().set_balancing(false);
             return next;
         }
         let uses = self.drive_use(&under_way.values().copied().collect::<Vec<_>>());
-        let goes_on = self.rebuilding().is_balancing.load(Ordering::Relaxed);
+        let goes_on = self.rebuilding().is_balancing();
         // The cleaner and destage have the slabs first.
         let kept = kept.max(self.space.clean_below());
         let next = is_uneven(&uses, goes_on).then(|| table.begin_balance(&uses, kept, &but)).flatten();
-        self.rebuilding().is_balancing.store(next.is_some(), Ordering::Relaxed);
+        self.rebuilding().set_balancing(next.is_some());
         next
     }
 
@@ -223,7 +203,7 @@ impl Slice {
     /// The largest and the smallest share of a drive that the slice uses, in percent of its part, and whether it moves columns
     /// because of that.
     pub(crate) fn balance(&self) -> (Option<(u64, u64)>, bool) {
-        (percents(&self.drive_use(&[])), self.rebuilding().is_balancing.load(Ordering::Relaxed))
+        (percents(&self.drive_use(&[])), self.rebuilding().is_balancing())
     }
 
     /// Asks for slabs of the drive that is used least, where slices take slabs only as they need them.

@@ -31,6 +31,15 @@ pub struct Evacuation {
     pub is_done: bool,
 }
 
+/// How fast columns are made again and moved, in the whole pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RebuildRate {
+    /// Beside hosts no slower than this, as far as drives can; 0: no such floor.
+    pub floor_bytes_s: u64,
+    /// Never faster than this; 0: no cap.
+    pub cap_bytes_s: u64,
+}
+
 /// How evenly drives are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Balance {
@@ -264,10 +273,9 @@ impl Pool {
         short.collect()
     }
 
-    /// Sets how fast columns are made again and moved, in bytes per second of the whole pool: beside hosts no slower than
-    /// `floor`, as far as drives can, and never faster than `cap`. 0: none. Not kept when the pool is closed.
-    pub fn set_rebuild_rate(&self, floor: u64, cap: u64) {
-        self.store().rate().set(floor, cap);
+    /// Sets how fast columns are made again and moved. Not kept when the pool is closed.
+    pub fn set_rebuild_rate(&self, rate: RebuildRate) {
+        self.store().rate().set(rate.floor_bytes_s, rate.cap_bytes_s);
     }
 
     /// Begins or ceases to move columns from fuller drives to emptier ones, while nothing has to be rebuilt or leaves. Not kept

@@ -3,7 +3,7 @@
 use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
 use quoin_drive::{MemberState, Probe, Roles, probe};
-use quoin_pool::{Pool, PoolError, PoolOptions};
+use quoin_pool::{Pool, PoolError, PoolOptions, RebuildRate};
 use quoin_world::{Disk, World};
 use std::{sync::Arc, time::Duration};
 
@@ -277,7 +277,7 @@ fn columns_are_moved_no_faster_than_the_cap() {
         rig.run(|world| async move {
             fill(&pool).await;
             pool.drain().await.unwrap();
-            pool.set_rebuild_rate(0, cap);
+            pool.set_rebuild_rate(RebuildRate { floor_bytes_s: 0, cap_bytes_s: cap });
             let began = world.now();
             assert!(pool.evacuate_drive(DriveIndex(0), false).await.unwrap());
             let bytes = pool.evacuations()[0].bytes;

@@ -5,7 +5,8 @@
 //!
 //! Invariants:
 //! 1. A move makes the larger of the two shares smaller and never the smaller one the larger: so no column moves to and fro.
-//! 2. What moves is worth it: most of its segment is live, or the cleaner would move it soon once more.
+//! 2. What moves is worth it: most of its segment is live, or the cleaner would move it soon once more. Metadata is not moved:
+//!    checkpoints write it anew all the time, to the drives with the most room.
 
 use super::{ColumnMove, Inner, Segment, SegmentTable};
 use crate::meta::layouts::Domain;
@@ -123,6 +124,7 @@ impl SegmentTable {
                     let place = segment.stripes.columns.iter().position(|column| column.drive == *from)?;
                     let is_right = segment.is_settled(&inner)
                         && segment.is_mostly_live()
+                        && !segment.stream.is_metadata()
                         && segment.stripes.missing.is_empty()
                         && !but.contains(&SegmentId(id as u32));
                     let to = is_right.then(|| inner.slab_on(segment, place, *to)).flatten()?;
