@@ -1,6 +1,6 @@
 //! Drives, and how the pool is protected over them.
 
-use crate::{EmulatedDrive, Latency};
+use crate::{EmulatedDrive, Latency, WorkProgress};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -35,6 +35,8 @@ pub enum DriveState {
     Failed,
     /// The pool does not have it: it was never added, or left.
     Foreign,
+    /// It was just removed: neither the pool nor the configuration has it any more.
+    Removed,
     /// It is not known: the pool is not open.
     Unknown,
 }
@@ -48,6 +50,7 @@ impl fmt::Display for DriveState {
             Self::Missing => "missing",
             Self::Failed => "failed",
             Self::Foreign => "foreign",
+            Self::Removed => "removed",
             Self::Unknown => "unknown",
         })
     }
@@ -109,6 +112,8 @@ pub struct Drive {
     pub next: Option<String>,
     /// Its size; null while it is not open.
     pub size_bytes: Option<u64>,
+    /// How far it is if it leaves; null otherwise.
+    pub leaving: Option<DriveLeaving>,
     /// Space for data on it; null while the pool is not open or goes on without it.
     pub data_bytes: Option<u64>,
     /// The part of it that segments use.
@@ -141,7 +146,7 @@ pub struct Drive {
 }
 
 /// How the pool is protected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Protection {
     /// What data is laid out as where there are fault domains enough.
     #[schema(example = "raid5")]
@@ -160,6 +165,8 @@ pub struct Protection {
     pub degraded_segments: u64,
     /// Data and metadata in them.
     pub degraded_bytes: u64,
+    /// How far the rebuild of what they lack is; null if there is nothing to rebuild.
+    pub rebuild: Option<WorkProgress>,
     /// Drives that failed and that the pool goes on without.
     pub failed_drives: usize,
     /// Disks that several fault domains are on: nothing protects against their loss.
@@ -183,4 +190,56 @@ pub struct DriveAdd {
     /// Overwrite what the drive holds.
     #[serde(default)]
     pub force: bool,
+}
+
+/// How far a drive is that leaves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DriveLeaving {
+    /// It is removed when nothing is left on it.
+    pub removes: bool,
+    /// The drive that takes its place; null if none was named.
+    pub replaced_by: Option<String>,
+    /// When it was asked to leave; null if that was not recorded.
+    pub started_ms: Option<u64>,
+    /// Bytes of data and metadata on it that have yet to move to other drives.
+    pub left_bytes: u64,
+    /// As many as there were when it began, or the most since.
+    pub total_bytes: u64,
+    /// What has moved, in percent.
+    pub percent: f64,
+    /// Speed in bytes per second; null if not known yet.
+    pub bytes_per_s: Option<u64>,
+    /// Estimated remaining time; null if unknown.
+    pub remaining_s: Option<u64>,
+    /// Whether a part of the journal lies on it that a restart would need.
+    pub holds_journal: bool,
+    /// Whether nothing refers to it any more: it can be removed.
+    pub is_done: bool,
+}
+
+/// How a drive is to leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DriveEvacuate {
+    /// Also if segments have fewer columns on the drives that are left than the layout has, and take more space.
+    #[serde(default)]
+    pub narrower: bool,
+}
+
+/// A drive that takes the place of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DriveReplace {
+    /// A file or block device on the machine of the array: an absolute path.
+    #[schema(example = "/dev/disk/by-id/nvme-example")]
+    pub path: String,
+    /// The name of its fault domain; null or left out: that of the drive that it replaces.
+    #[serde(default)]
+    pub domain: Option<String>,
+    /// Overwrite what the drive holds.
+    #[serde(default)]
+    pub force: bool,
+    /// As when a drive is evacuated.
+    #[serde(default)]
+    pub narrower: bool,
 }

@@ -16,6 +16,12 @@ pub enum JobKind {
     Shrink,
     /// Reclaims the space of deleted objects.
     Reclaim,
+    /// Moves what a drive holds to other drives.
+    Evacuate,
+    /// Makes what a failed drive held anew on other drives.
+    Rebuild,
+    /// Moves data from fuller drives to emptier ones.
+    Balance,
 }
 
 impl fmt::Display for JobKind {
@@ -25,6 +31,9 @@ impl fmt::Display for JobKind {
             Self::Scrub => "scrub",
             Self::Shrink => "shrink",
             Self::Reclaim => "reclaim",
+            Self::Evacuate => "evacuate",
+            Self::Rebuild => "rebuild",
+            Self::Balance => "balance",
         })
     }
 }

@@ -19,6 +19,7 @@ mod job;
 mod next_step;
 mod problem;
 mod problem_kind;
+mod rebuild;
 mod recycle_bin;
 mod reserve;
 mod retention;
@@ -33,7 +34,10 @@ mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use copy::{CopyCreate, CopyState, VolumeCopy};
-pub use drive::{Drive, DriveAdd, DriveAnswers, DriveLocation, DriveState, Protection};
+pub use drive::{
+    Drive, DriveAdd, DriveAnswers, DriveEvacuate, DriveLeaving, DriveLocation, DriveReplace, DriveState,
+    Protection,
+};
 pub use emulate::{EmulateAction, EmulateDrive, EmulatedCondition, EmulatedDrive};
 pub use event::{Actor, Event, EventKind, FieldChange, Severity};
 pub use export::{Export, ExportClient, ExportCreate};
@@ -49,6 +53,7 @@ pub use job::{Job, JobKind, JobState};
 pub use next_step::NextStep;
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use problem_kind::ProblemKind;
+pub use rebuild::{BalanceMode, Rebuild, RebuildUpdate, WorkProgress};
 pub use recycle_bin::{DeletedVolume, RecycleBin, RecycleBinRestore, RecycleBinSet};
 pub use reserve::{Reserve, ReserveDeletion, ReservePolicy, ReservePreview, ReserveScope, ReserveSet};
 pub use retention::{Retention, SnapshotRetain};

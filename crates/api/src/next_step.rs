@@ -54,7 +54,11 @@ next_steps! {
         // Drives.
         ListDrives => "list them: quoin drive list",
         ReplaceDrive { drive: &'a str } =>
-            "add a drive in its place: quoin drive add PATH; then take {drive} out of quoin.toml before the array starts again",
+            "replace it: quoin drive replace {drive} PATH; or go on without it: quoin drive remove {drive}",
+        RemoveDrive { drive: &'a str } => "remove it: quoin drive remove {drive}",
+        ConfirmNarrower { drive: &'a str } =>
+            "add a drive in another fault domain first: quoin drive add PATH; or confirm: quoin drive evacuate {drive} --narrower",
+        MakeRoomForDrive => "provide what is lacking, or replace the drive: quoin drive replace DRIVE PATH; see quoin drive list",
         AttachDrive { drive: &'a str } => "attach it, or correct the path {drive} in quoin.toml and restart the array",
         FailDrive { drive: &'a str } =>
             "wait until it answers; or have the pool go on without it: quoin drive fail {drive}",

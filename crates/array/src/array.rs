@@ -9,12 +9,14 @@ use crate::{
     catalog::{Catalog, Turn},
     clock::ClockWatch,
     copies::Copies,
+    drive_leaving::Leaving,
     drives::Drives,
     events::{Events, Staged, Told},
     export_list::ExportList,
     giving_back::GivingBack,
     host_access::HostAccess,
     lifecycle::Lifecycle,
+    rebuild::Rebuilds,
     reserve_watch::Reserves,
     schedule_list::Schedules,
     scrub::Scrubs,
@@ -45,6 +47,8 @@ pub struct Array {
     reserves: Mutex<Reserves>,
     bin: Mutex<BinSetting>,
     scrubs: Mutex<Scrubs>,
+    leaving: Mutex<Leaving>,
+    rebuilds: Mutex<Rebuilds>,
     copies: Mutex<Copies>,
 }
 
@@ -79,6 +83,8 @@ impl Array {
             reserves: Mutex::default(),
             bin: Mutex::default(),
             scrubs: Mutex::default(),
+            leaving: Mutex::default(),
+            rebuilds: Mutex::default(),
             copies: Mutex::default(),
             world,
             options,
@@ -205,6 +211,14 @@ impl Array {
 
     pub(crate) fn bin(&self) -> MutexGuard<'_, BinSetting> {
         self.bin.lock()
+    }
+
+    pub(crate) fn rebuilds(&self) -> MutexGuard<'_, Rebuilds> {
+        self.rebuilds.lock()
+    }
+
+    pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {
+        self.leaving.lock()
     }
 
     pub(crate) fn scrubs(&self) -> MutexGuard<'_, Scrubs> {

@@ -72,6 +72,14 @@ pub trait Bay: Send + Sync {
     /// Removes from the configuration a path that was added and is not needed after all.
     fn remove(&self, _path: &str) {}
 
+    /// Takes the drive at a path, which left the pool, out of the configuration, durably.
+    ///
+    /// # Errors
+    /// Why it cannot be taken out, in words.
+    fn forget(&self, _path: &str) -> Result<(), String> {
+        Ok(())
+    }
+
     /// The emulated drive at a path of the configuration; `None` if it works as it is.
     fn emulated(&self, _path: &str) -> Option<Arc<EmulatedDrive>> {
         None

@@ -3,11 +3,13 @@
 use crate::{
     ArrayError,
     bin_setting::BinRecord,
+    drive_leaving::leaving_problem,
     events::log_problem,
+    rebuild::rebuild_problem,
     record::{
-        EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, MAPPING_OBJECT,
-        MappingRecord, OWN_RESERVE_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT,
-        SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
+        EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, LEAVING_OBJECT,
+        MAPPING_OBJECT, MappingRecord, OWN_RESERVE_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT,
+        REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
     },
     requests::request_problem,
     reserve_watch::{ReserveRecord, Scope},
@@ -156,6 +158,13 @@ fn check_notes(report: &CheckReport, found: &mut Found) {
         found.extend(
             request_problem(key, value).map(|problem| (format!("the note of request {key}"), problem)),
         );
+    }
+    for (key, value) in objects(report, REBUILD_OBJECT) {
+        found.extend(rebuild_problem(key, value).map(|problem| ("the rebuild settings".to_owned(), problem)));
+    }
+    for (key, value) in objects(report, LEAVING_OBJECT) {
+        found
+            .extend(leaving_problem(key, value).map(|problem| (format!("drive {key} that leaves"), problem)));
     }
     for (key, value) in objects(report, SCRUB_OBJECT) {
         found.extend(

@@ -34,6 +34,22 @@ pub enum DriveChangeError {
         /// What would be lost.
         why: String,
     },
+    /// The other drives lack something for it to leave.
+    #[error("{why}")]
+    NotEvacuated {
+        /// The drive.
+        drive: String,
+        /// What is lacking.
+        why: String,
+        /// It could leave if narrower segments were confirmed.
+        confirm: bool,
+    },
+    /// It does not leave.
+    #[error("drive {drive} is not being evacuated")]
+    NotLeaving {
+        /// The drive.
+        drive: String,
+    },
     /// The configuration has it already.
     #[error("the array has drive {drive} already")]
     Exists {
@@ -73,6 +89,15 @@ impl DriveChangeError {
             }
             Self::Needed { drive, .. } => {
                 (Kind::DataLost, "drive not taken out", drive, Next::AddBefore.to_string())
+            }
+            Self::NotEvacuated { drive, confirm: true, .. } => {
+                (Kind::Unconfirmed, "drive not evacuated", drive, Next::ConfirmNarrower { drive }.to_string())
+            }
+            Self::NotEvacuated { drive, .. } => {
+                (Kind::NoSpace, "drive not evacuated", drive, Next::MakeRoomForDrive.to_string())
+            }
+            Self::NotLeaving { drive } => {
+                (Kind::NotRunning, "nothing to cancel", drive, Next::ListDrives.to_string())
             }
             Self::Exists { drive } => (Kind::Exists, "drive not added", drive, Next::ListDrives.to_string()),
             Self::Holds { drive, .. } => {

@@ -28,7 +28,8 @@ impl Array {
     /// goes on without; what is on the others tells.
     pub(crate) async fn open_drives(&self) -> Result<Vec<Arc<Drive>>, NotOpened> {
         let (mut opened, mut faults, mut in_use) = (Vec::new(), Vec::new(), true);
-        for (slot, path) in self.drives().bay().paths().into_iter().enumerate() {
+        for path in self.drives().bay().paths() {
+            let Some(slot) = self.drives().position_of(&path) else { continue };
             match self.open_disk(slot, &path).await {
                 Ok(disk) => {
                     self.drives().set_fault(slot, None);
@@ -136,8 +137,8 @@ impl Array {
             self.drives().set_fault(stranger.slot, Some(why.clone()));
             faults.push(why);
         }
-        let free = (0..self.drives().len()).filter(|slot| opened.iter().all(|opened| opened.slot != *slot));
-        let mut free: Vec<_> = free.collect();
+        let mut free = self.drives().positions();
+        free.retain(|slot| opened.iter().all(|opened| opened.slot != *slot));
         // NOTE: which of two copies is the current one is not known. With a drive missing besides, neither is taken.
         if is_copied && found.len() < free.len() {
             return false;

@@ -1,6 +1,6 @@
 //! How the drives are, and how the pool is protected over them.
 
-use crate::{Array, ArrayError, DriveChangeError, drives::DriveSlot};
+use crate::{Array, ArrayError, DriveChangeError, drive_leaving::next_of, drives::DriveSlot};
 use quoin_api::{self as api, NextStep};
 use quoin_base::{DriveIndex, metrics::LatencySnapshot};
 use quoin_drive::{Answers, DriveCounters, Member, MemberState, Members};
@@ -19,6 +19,7 @@ const OF_FILE: &str = "file:";
 pub(crate) struct InPool {
     members: Option<Arc<Members>>,
     space: Vec<DriveSpace>,
+    leaving: BTreeMap<DriveIndex, api::DriveLeaving>,
 }
 
 impl InPool {
@@ -27,7 +28,13 @@ impl InPool {
         Self {
             members: pool.map(|pool| pool.members()),
             space: pool.map(|pool| pool.drive_space()).unwrap_or_default(),
+            leaving: BTreeMap::new(),
         }
+    }
+
+    /// The same with how far drives are that leave.
+    fn with_leaving(self, leaving: BTreeMap<DriveIndex, api::DriveLeaving>) -> Self {
+        Self { leaving, ..self }
     }
 
     fn member(&self, index: Option<DriveIndex>) -> Option<&Member> {
@@ -39,12 +46,13 @@ impl Array {
     /// The drives: those of the configuration in its order, then those of the pool that it does not have.
     pub fn list_drives(&self) -> Vec<api::Drive> {
         let pool = self.catalog().open_pool().ok();
-        self.drives_in(&InPool::of(pool.as_ref()))
+        let leaving = pool.as_ref().map(|pool| self.leaving_views(pool)).unwrap_or_default();
+        self.drives_in(&InPool::of(pool.as_ref()).with_leaving(leaving))
     }
 
     pub(crate) fn drives_in(&self, pool: &InPool) -> Vec<api::Drive> {
         let mut drives = self.drives().all(|slots| {
-            let known: Vec<_> = slots.iter().map(DriveSlot::number).collect();
+            let known: Vec<_> = slots.iter().map(|slot| slot.number()).collect();
             let numbers = numbered(&known, pool);
             slots.iter().zip(numbers).map(|(slot, number)| drive(slot, number, pool)).collect::<Vec<_>>()
         });
@@ -95,6 +103,7 @@ impl Array {
             journal_columns: found.journal_columns,
             degraded_segments: found.degraded_segments,
             degraded_bytes: found.degraded_bytes,
+            rebuild: self.rebuild_progress(),
             failed_drives,
             shared_disks: shared.collect(),
             each_file: members.needed().any(|member| member.domain.starts_with(OF_FILE)),
@@ -153,7 +162,8 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
             let is_out = member.is_some_and(|member| member.state == MemberState::Failed);
             is_out.then(|| "it failed, and the pool goes on without it".to_owned())
         }),
-        next: next(state, path),
+        next: next(state, path).or_else(|| next_of(pool.leaving.get(&number?)?, path)),
+        leaving: number.and_then(|number| pool.leaving.get(&number).cloned()),
         size_bytes: label.as_ref().map(|label| label.len_bytes),
         data_bytes: space.map(|space| space.data_bytes),
         used_bytes: space.map(|space| space.used_bytes),
@@ -203,7 +213,10 @@ fn next(state: api::DriveState, path: &str) -> Option<String> {
         api::DriveState::Missing => Some(NextStep::AttachDrive { drive: path }.into()),
         api::DriveState::Suspect => Some(NextStep::FailDrive { drive: path }.into()),
         api::DriveState::Foreign => Some(NextStep::TakeOutDrive { drive: path }.into()),
-        api::DriveState::Active | api::DriveState::Leaving | api::DriveState::Unknown => None,
+        api::DriveState::Active
+        | api::DriveState::Leaving
+        | api::DriveState::Removed
+        | api::DriveState::Unknown => None,
     }
 }
 
@@ -236,6 +249,7 @@ fn drives_without_slot(member: &Member) -> api::Drive {
             _ => NextStep::AttachDrive { drive: &path }.into(),
         }),
         path,
+        leaving: None,
         size_bytes: None,
         data_bytes: None,
         used_bytes: None,

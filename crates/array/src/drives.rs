@@ -38,6 +38,8 @@ pub(crate) struct DriveSlot {
     drive: Option<Arc<Drive>>,
     fault: Option<String>,
     is_left_out: bool,
+    /// It left the pool and the configuration. Its position is not another's: watches know their positions.
+    is_removed: bool,
     no_room: bool,
     watch: Arc<DriveWatch>,
     emulated: Option<Arc<EmulatedDrive>>,
@@ -164,6 +166,7 @@ impl Drives {
                 drive: None,
                 fault: None,
                 is_left_out: false,
+                is_removed: false,
                 no_room: false,
                 watch,
                 emulated,
@@ -201,10 +204,10 @@ impl Drives {
     /// The path of the drive whose path is `given` or, if only one is so, ends in it.
     pub(crate) fn path_of(&self, given: &str) -> Result<String, DriveChangeError> {
         let slots = self.slots.lock();
-        if slots.iter().any(|slot| slot.path == given) {
+        if present(&slots).any(|slot| slot.path == given) {
             return Ok(given.to_owned());
         }
-        let ends = slots.iter().filter(|slot| Path::new(&slot.path).ends_with(given));
+        let ends = present(&slots).filter(|slot| Path::new(&slot.path).ends_with(given));
         let paths: Vec<_> = ends.map(|slot| slot.path.clone()).collect();
         match &paths[..] {
             [path] => Ok(path.clone()),
@@ -215,7 +218,20 @@ impl Drives {
 
     /// The number of the drive with this path, if it is known.
     pub(crate) fn number_of(&self, path: &str) -> Option<DriveIndex> {
-        self.slots.lock().iter().find(|slot| slot.path == path)?.number
+        present(&self.slots.lock()).find(|slot| slot.path == path)?.number
+    }
+
+    /// The position of the drive with this path.
+    pub(crate) fn position_of(&self, path: &str) -> Option<usize> {
+        self.slots.lock().iter().position(|slot| !slot.is_removed && slot.path == path)
+    }
+
+    /// Lets go of a drive that left the pool and the configuration.
+    pub(crate) fn forget(&self, drive: DriveIndex) {
+        for slot in self.slots.lock().iter_mut().filter(|slot| slot.number == Some(drive)) {
+            (slot.is_removed, slot.is_left_out) = (true, true);
+            (slot.drive, slot.number, slot.fault) = (None, None, None);
+        }
     }
 
     /// Drives that failed because they did not answer in time, and that are open.
@@ -240,28 +256,29 @@ impl Drives {
         &*self.bay
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.slots.lock().len()
+    /// Their positions.
+    pub(crate) fn positions(&self) -> Vec<usize> {
+        let slots = self.slots.lock();
+        (0..slots.len()).filter(|at| !slots[*at].is_removed).collect()
     }
 
     /// Something of each of them.
     pub(crate) fn each<T>(&self, of: impl Fn(&DriveSlot) -> T) -> Vec<T> {
-        self.slots.lock().iter().map(of).collect()
+        present(&self.slots.lock()).map(of).collect()
     }
 
     /// Something of all of them.
-    pub(crate) fn all<T>(&self, of: impl FnOnce(&[DriveSlot]) -> T) -> T {
-        of(&self.slots.lock())
+    pub(crate) fn all<T>(&self, of: impl FnOnce(&[&DriveSlot]) -> T) -> T {
+        of(&present(&self.slots.lock()).collect::<Vec<_>>())
     }
 
     /// The emulated drive whose path is `given` or, if only one is so, ends in it.
     pub(crate) fn emulated(&self, given: &str) -> Result<Emulated, DriveEmulateError> {
         let slots = self.slots.lock();
         let ends = |slot: &&DriveSlot| Path::new(&slot.path).ends_with(given);
-        let found: Vec<_> = match slots.iter().find(|slot| slot.path == given) {
+        let found: Vec<_> = match present(&slots).find(|slot| slot.path == given) {
             Some(slot) => vec![slot],
-            None => slots.iter().filter(ends).collect(),
+            None => present(&slots).filter(ends).collect(),
         };
         let drive = given.to_owned();
         match found.as_slice() {
@@ -384,13 +401,18 @@ impl Drives {
 
     /// A description of the drives that do not answer in time; `None` if all do.
     pub(crate) fn stalled(&self) -> Option<String> {
-        stalled(self.slots.lock().iter())
+        stalled(present(&self.slots.lock()))
     }
 
     /// The same without those that the pool goes on without.
     pub(crate) fn stalled_members(&self) -> Option<String> {
         stalled(self.slots.lock().iter().filter(|slot| !slot.is_left_out))
     }
+}
+
+/// Those of the configuration.
+fn present(slots: &[DriveSlot]) -> impl Iterator<Item = &DriveSlot> {
+    slots.iter().filter(|slot| !slot.is_removed)
 }
 
 fn stalled<'a>(slots: impl Iterator<Item = &'a DriveSlot>) -> Option<String> {

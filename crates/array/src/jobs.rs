@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// The job that reclaims the space of deleted content: there is one for all of it.
 const RECLAIM: &str = "reclaim";
+/// What identifiers of jobs begin with that evacuate the drive with the number that follows.
+const EVACUATE: &str = "evacuate-";
 
 /// A job of this kind at which nothing is known to be done.
 fn job(id: String, kind: JobKind, object: String) -> Job {
@@ -54,6 +56,47 @@ fn of_copy(copy: api::VolumeCopy) -> Job {
     }
 }
 
+/// The rebuild, and balancing, as far as they run.
+fn of_rebuild(rebuild: &api::Rebuild) -> Vec<Job> {
+    let running = rebuild.running.as_ref().map(|running| Job {
+        percent: Some(running.percent),
+        done_bytes: Some(running.total_bytes - running.left_bytes),
+        total_bytes: Some(running.total_bytes),
+        bytes_per_s: running.bytes_per_s,
+        remaining_s: running.remaining_s,
+        ..job("rebuild".to_owned(), JobKind::Rebuild, "the pool".to_owned())
+    });
+    let balancing = rebuild.balancing.then(|| Job {
+        cancellable: true,
+        ..job("balance".to_owned(), JobKind::Balance, "the pool".to_owned())
+    });
+    running.into_iter().chain(balancing).collect()
+}
+
+/// A drive that leaves.
+fn of_drive(drive: &api::Drive) -> Option<Job> {
+    let leaving = drive.leaving.as_ref().filter(|leaving| !leaving.is_done || leaving.removes)?;
+    let then = match (&leaving.replaced_by, leaving.removes) {
+        (Some(other), _) => format!(", replaced by {other}"),
+        (None, true) => ", to be removed".to_owned(),
+        (None, false) => String::new(),
+    };
+    Some(Job {
+        percent: Some(leaving.percent),
+        done_bytes: Some(leaving.total_bytes - leaving.left_bytes),
+        total_bytes: Some(leaving.total_bytes),
+        bytes_per_s: leaving.bytes_per_s,
+        remaining_s: leaving.remaining_s,
+        started_ms: leaving.started_ms,
+        cancellable: true,
+        ..job(
+            format!("{EVACUATE}{}", drive.number?),
+            JobKind::Evacuate,
+            format!("drive {}{then}", drive.path),
+        )
+    })
+}
+
 fn copy_id(id: u32) -> String {
     format!("copy-{id}")
 }
@@ -95,6 +138,8 @@ impl Array {
     pub async fn list_jobs(&self) -> Result<Vec<Job>, ArrayError> {
         let mut jobs: Vec<_> = self.list_copies()?.into_iter().map(of_copy).collect();
         jobs.extend(of_scrubs(&self.scrub_view()?));
+        jobs.extend(self.list_drives().iter().filter_map(of_drive));
+        jobs.extend(of_rebuild(&self.show_rebuild()?));
         let shrinking = self.list_volumes()?.into_iter().filter(|volume| volume.trimming);
         jobs.extend(shrinking.map(|volume| {
             job(format!("shrink-{}", volume.uuid), JobKind::Shrink, format!("volume {}", volume.name))
@@ -128,6 +173,18 @@ impl Array {
         match (job.kind, copy) {
             (JobKind::Copy, Some(copy)) => self.cancel_copy(copy).await?,
             (JobKind::Scrub, _) if job.cancellable => drop(self.stop_scrub().await?),
+            (JobKind::Balance, _) => {
+                self.balance(false).await?;
+                return Ok(Job { state: JobState::Cancelled, cancellable: false, ..job });
+            }
+            (JobKind::Evacuate, _) => {
+                let number = id.strip_prefix(EVACUATE).and_then(|number| number.parse().ok());
+                let drive = self.list_drives().into_iter().find(|drive| drive.number == number);
+                if let Some(drive) = drive {
+                    self.cancel_evacuation(&drive.path).await?;
+                }
+                return Ok(Job { state: JobState::Cancelled, cancellable: false, ..job });
+            }
             (_, _) if job.state.is_ended() => {
                 return Err(JobError::Ended { id: id.to_owned(), state: job.state }.into());
             }

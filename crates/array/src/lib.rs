@@ -21,6 +21,7 @@ mod copies;
 mod copy;
 mod drive_change;
 mod drive_error;
+mod drive_leaving;
 mod drive_opening;
 mod drive_view;
 mod drives;
@@ -51,6 +52,8 @@ mod not_opened;
 mod origin;
 mod permit;
 mod pool_problem;
+mod progress;
+mod rebuild;
 mod record;
 mod recycle_bin;
 mod request_key;
@@ -102,8 +105,9 @@ pub use mapping_error::MappingError;
 pub use quoin_api::DriveLocation;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
-    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, MAPPING_OBJECT, OWN_RESERVE_OBJECT,
-    RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, LEAVING_OBJECT, MAPPING_OBJECT,
+    OWN_RESERVE_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT,
+    SCRUB_OBJECT,
 };
 pub use request_key::RequestKey;
 pub use requests::CarriedOut;

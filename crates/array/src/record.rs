@@ -33,6 +33,12 @@ pub const OWN_RESERVE_OBJECT: ObjectKind = ObjectKind(32);
 /// The kind of catalog object that holds how scrubs are set and what they found.
 pub const SCRUB_OBJECT: ObjectKind = ObjectKind(20);
 
+/// The kind of catalog object that holds what is to become of a drive that leaves.
+pub const LEAVING_OBJECT: ObjectKind = ObjectKind(21);
+
+/// The kind of catalog object that holds how fast data is rebuilt and moved.
+pub const REBUILD_OBJECT: ObjectKind = ObjectKind(22);
+
 /// The kind of catalog object that notes a request that was carried out.
 pub const REQUEST_OBJECT: ObjectKind = ObjectKind(50);
 

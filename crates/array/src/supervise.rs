@@ -90,6 +90,8 @@ impl Array {
                 let stats = pool.stats();
                 self.give_up_silent(&pool).await;
                 self.look_at_members(&pool);
+                self.tend_leaving(&pool).await;
+                self.tend_rebuild(&pool);
                 self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);
                 self.giving_back().look(self.world().now(), &stats);
@@ -203,6 +205,7 @@ impl Array {
         let bin = BinSetting::read(pool).map_err(|e| e.to_string())?;
         self.volumes().restore(pool).map_err(|e| e.to_string())?;
         self.restore_scrubs(pool).map_err(|e| e.to_string())?;
+        self.restore_rebuild(pool).map_err(|e| e.to_string())?;
         self.catalog().put(&turn, pool.clone());
         self.hosts().change(&turn, self.volumes(), |current| *current = access);
         self.export_list().change(&turn, self.volumes(), |current| *current = exported);

@@ -11,6 +11,7 @@ use crate::{
     group::{self, GroupCommand},
     job::{self, JobCommand},
     mapping::{self, MappingCommand},
+    rebuild::{self, BalanceCommand, RebuildCommand},
     recycle_bin::{self, RecycleBinCommand},
     report::{create_each, each, list, show},
     schedule::{self, ScheduleCommand},
@@ -113,9 +114,15 @@ pub enum Command {
     /// Start, stop, watch and schedule scrubs, which verify everything on the drives
     #[command(subcommand)]
     Scrub(ScrubCommand),
-    /// List, show, add, locate and take out drives; make emulated ones fail
+    /// List, show, add, locate, evacuate, replace and remove drives; make emulated ones fail
     #[command(subcommand)]
     Drive(DriveCommand),
+    /// Show how far a rebuild is, and limit how fast data is rebuilt and moved
+    #[command(subcommand)]
+    Rebuild(RebuildCommand),
+    /// Even out how much of each drive is used
+    #[command(subcommand)]
+    Balance(BalanceCommand),
     /// Show live host I/O rates and latencies
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopArgs),
@@ -250,6 +257,8 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Status => status(&client, &output),
         Command::Space(args) => space(&client, &output, args),
         Command::Scrub(command) => scrub(&client, &output, command),
+        Command::Rebuild(command) => rebuild::rebuild(&client, &output, command),
+        Command::Balance(command) => rebuild::balance(&client, &output, command),
         Command::Drive(command) => drive::run(&client, &output, command),
         Command::Top(args) => top(&client, &output, &args),
         Command::Events(args) => events(&client, &output, args),

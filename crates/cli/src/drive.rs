@@ -8,7 +8,15 @@ use crate::{
     size_text, view,
 };
 use clap::Subcommand;
-use quoin_api::{Drive, DriveAdd, DriveLocation, EmulateAction, EmulateDrive};
+use quoin_api::{
+    Drive, DriveAdd, DriveEvacuate, DriveLocation, DriveReplace, DriveState, EmulateAction, EmulateDrive,
+    ProblemKind,
+};
+use serde::Serialize;
+use std::{path::Path, thread, time::Duration};
+
+/// How often a drive that leaves is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Commands for drives.
 #[derive(Subcommand, Debug)]
@@ -55,6 +63,73 @@ pub enum DriveCommand {
         /// The drive: its path in the list, or the end of that path
         #[arg(id = "drive", value_name = "DRIVE")]
         drive: String,
+    },
+    /// Move what a drive holds to the others while hosts use the pool
+    #[command(
+        after_help = "Nothing new is put on the drive from then on, also after a restart of the array. It is refused, with what \
+                      is lacking, if the other drives have too little space for what it holds, or are in too few fault domains \
+                      for the layout. quoin drive list and quoin job list show how far it is. When nothing is left on it, \
+                      remove it: quoin drive remove.\n\nExamples:\n  quoin --data /srv/a drive evacuate drive-2 --wait\n  \
+                      quoin --data /srv/a drive evacuate drive-2 --cancel\n  \
+                      quoin --data /srv/a drive evacuate drive-2 --narrower"
+    )]
+    Evacuate {
+        /// The drive: its path in the list, or the end of that path
+        #[arg(id = "drive", value_name = "DRIVE")]
+        drive: String,
+        /// Also if segments get fewer columns than the layout has, and so take more space
+        #[arg(long, conflicts_with = "cancel")]
+        narrower: bool,
+        /// Have a drive stay that is being evacuated
+        #[arg(long)]
+        cancel: bool,
+        /// Wait until nothing is left on it, with a line of progress now and then
+        #[arg(long, conflicts_with = "cancel")]
+        wait: bool,
+    },
+    /// Evacuate a drive if need be, then take it out of the pool and of quoin.toml
+    #[command(
+        after_help = "A drive that failed is removed as soon as the others have made up for it. A drive that was removed is \
+                      blank; it can be used for anything.\n\nExamples:\n  quoin --data /srv/a drive remove drive-2 --wait\n  \
+                      quoin --data /srv/a drive remove /dev/sdb"
+    )]
+    Remove {
+        /// The drive: its path in the list, or the end of that path
+        #[arg(id = "drive", value_name = "DRIVE")]
+        drive: String,
+        /// Also if segments get fewer columns than the layout has, and so take more space
+        #[arg(long)]
+        narrower: bool,
+        /// Wait until it is removed, with a line of progress now and then
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Put another drive in the place of one that serves or failed
+    #[command(
+        after_help = "The new drive is added in the fault domain of the old one, which is then evacuated, or made up for if it \
+                      failed, and removed. If that is interrupted, give the command again.\n\nExamples:\n  \
+                      quoin --data /srv/a drive replace /dev/sdb /dev/sdf --wait\n  \
+                      quoin --data /srv/a drive replace drive-2 /srv/b/drive-9 --domain shelf-2"
+    )]
+    Replace {
+        /// The drive to replace: its path in the list, or the end of that path
+        #[arg(id = "drive", value_name = "OLD")]
+        drive: String,
+        /// File or block device on the machine of the array that takes its place
+        #[arg(value_name = "NEW")]
+        path: std::path::PathBuf,
+        /// Name of the new drive's fault domain [default: that of the old one]
+        #[arg(long, value_name = "NAME")]
+        domain: Option<String>,
+        /// Overwrite what the new drive holds
+        #[arg(long)]
+        force: bool,
+        /// Also if segments get fewer columns than the layout has, and so take more space
+        #[arg(long)]
+        narrower: bool,
+        /// Wait until the old one is removed, with a line of progress now and then
+        #[arg(long)]
+        wait: bool,
     },
     /// Show where a drive is: path, disk, model, serial number and WWN
     #[command(after_help = "Examples:\n  quoin --data /srv/a drive locate drive-2\n  \
@@ -145,19 +220,86 @@ pub(crate) fn run(client: &Client, output: &Output, command: DriveCommand) -> Re
             output.show(&drive, one);
             Ok(())
         }
+        DriveCommand::Evacuate { drive, cancel: true, .. } => {
+            client.delete(&format!("{}/evacuate", at(&drive)))?;
+            show(client, output, &at(&drive), one)
+        }
+        DriveCommand::Evacuate { drive, narrower, wait, .. } => {
+            let request = DriveEvacuate { narrower };
+            leave(client, output, &format!("{}/evacuate", at(&drive)), &request, wait)
+        }
+        DriveCommand::Remove { drive, narrower, wait } => {
+            let request = DriveEvacuate { narrower };
+            leave(client, output, &format!("{}/remove", at(&drive)), &request, wait)
+        }
+        DriveCommand::Replace { drive, path, domain, force, narrower, wait } => {
+            let request = DriveReplace { path: whole(&path)?, domain, force, narrower };
+            leave(client, output, &format!("{}/replace", at(&drive)), &request, wait)
+        }
         DriveCommand::Add { path, domain, force } => {
-            let shown = path.display().to_string();
-            let path = std::path::absolute(&path).map_err(|error| {
-                let why = format!("cannot tell the full path of {shown}: {error}");
-                Failure::new("drive not added", format!("drive {shown}"), why, "give an absolute path")
-            })?;
-            let request = DriveAdd { path: path.display().to_string(), domain, force };
+            let request = DriveAdd { path: whole(&path)?, domain, force };
             let drive: Drive = client.post("/drives", &request)?;
             output.show(&drive, one);
             Ok(())
         }
         DriveCommand::Emulate(command) => emulate(client, output, command),
     }
+}
+
+/// The whole path of a drive on this machine.
+fn whole(path: &Path) -> Result<String, Failure> {
+    let shown = path.display().to_string();
+    let absolute = std::path::absolute(path).map_err(|error| {
+        let why = format!("cannot tell the full path of {shown}: {error}");
+        Failure::new("drive not added", format!("drive {shown}"), why, "give an absolute path")
+    })?;
+    Ok(absolute.display().to_string())
+}
+
+/// Has a drive leave, and waits until it has if that is asked for.
+fn leave<T: Serialize>(
+    client: &Client,
+    output: &Output,
+    at: &str,
+    request: &T,
+    wait: bool,
+) -> Result<(), Failure> {
+    let mut drive: Drive = client.post(at, request)?;
+    let (path, mut told) = (drive.path.clone(), String::new());
+    while wait && drive.state != DriveState::Removed && !is_evacuated(&drive) {
+        if let Some(leaving) = &drive.leaving {
+            let line = format!("drive {path}: {}", view::leaving(leaving));
+            if line != told {
+                output.say(&line);
+                told = line;
+            }
+        }
+        thread::sleep(LOOK_EVERY);
+        let now = client.get::<Drive>(&format!("/drives/{}", segment(&path)));
+        drive = match now {
+            Ok(now) if now.leaving.is_none() && now.state == DriveState::Active => {
+                let why = "its evacuation was cancelled";
+                return Err(Failure::new(
+                    "drive not evacuated",
+                    format!("drive {path}"),
+                    why,
+                    "give the command again",
+                ));
+            }
+            Ok(now) => now,
+            Err(failure) if failure.problem.status == ProblemKind::NotFound.status() => {
+                Drive { state: DriveState::Removed, online: false, leaving: None, next: None, ..drive }
+            }
+            Err(failure) => return Err(failure),
+        };
+    }
+    output.show(&drive, one);
+    Ok(())
+}
+
+/// Whether a drive that is not removed afterwards has left.
+fn is_evacuated(drive: &Drive) -> bool {
+    drive.leaving.as_ref().is_some_and(|leaving| leaving.is_done && !leaving.removes)
 }
 
 fn emulate(client: &Client, output: &Output, command: EmulateCommand) -> Result<(), Failure> {
@@ -216,6 +358,9 @@ fn one(drive: &Drive) -> String {
     if let (Some(data), Some(used)) = (drive.data_bytes, drive.used_bytes) {
         let free = size_text(data.saturating_sub(used));
         rows.push(("data", format!("{} of {} in segments, {free} free", size_text(used), size_text(data))));
+    }
+    if let Some(leaving) = &drive.leaving {
+        rows.push(("leaving", view::leaving(leaving)));
     }
     rows.push(("errors", drive.errors.to_string()));
     for (name, latency) in [("reads", &drive.read_latency), ("writes", &drive.write_latency)] {

@@ -3,9 +3,10 @@
 use crate::{
     output::table,
     size_text,
+    time::duration_text,
     view::{Rows, emulated, optional_size},
 };
-use quoin_api::{Drive, DriveAnswers, DriveState, Protection};
+use quoin_api::{Drive, DriveAnswers, DriveLeaving, DriveState, Protection, WorkProgress};
 
 /// How the pool is protected: what it tolerates, over which fault domains, and what is wrong.
 pub(crate) fn protection_rows(protection: &Protection) -> Rows {
@@ -40,6 +41,7 @@ pub(crate) fn protection_rows(protection: &Protection) -> Rows {
             format!("{bytes} in {segments} segments lack a column on a drive that failed"),
         ));
     }
+    rows.extend(protection.rebuild.as_ref().map(|rebuild| ("  rebuild", work(rebuild))));
     if protection.failed_drives > 0 {
         let plural = if protection.failed_drives == 1 { "" } else { "s" };
         let failed = format!("{} drive{plural} that the pool goes on without", protection.failed_drives);
@@ -104,8 +106,44 @@ pub(crate) fn drive_state(drive: &Drive) -> String {
         (DriveState::Foreign, _) => format!("not of the pool{why}"),
         (_, _) if drive.reason.is_some() => format!("offline{why}"),
         (_, _) if drive.no_room => "NO ROOM: its file system is full".to_owned(),
-        (DriveState::Leaving, _) => "leaving".to_owned(),
+        (DriveState::Leaving, _) => match &drive.leaving {
+            Some(leaving) => format!("leaving: {}", self::leaving(leaving)),
+            None => "leaving".to_owned(),
+        },
+        (DriveState::Removed, _) => "removed".to_owned(),
         (DriveState::Active, _) => if drive.online { "online" } else { "not open" }.to_owned(),
         (DriveState::Unknown, _) => "not open".to_owned(),
     }
+}
+
+/// How far a drive is that leaves.
+pub(crate) fn leaving(leaving: &DriveLeaving) -> String {
+    let then = match (&leaving.replaced_by, leaving.removes) {
+        (Some(other), _) => format!("; then {other} takes its place"),
+        (None, true) => "; then it is removed".to_owned(),
+        (None, false) => String::new(),
+    };
+    let held = match leaving {
+        DriveLeaving { is_done: true, .. } => "nothing is left on it".to_owned(),
+        DriveLeaving { left_bytes: 0, holds_journal: true, .. } => {
+            "a part of the journal and metadata are left on it".to_owned()
+        }
+        DriveLeaving { left_bytes: 0, .. } => "metadata is left on it".to_owned(),
+        DriveLeaving { left_bytes, percent, .. } => {
+            let left = format!("{percent:.1} % moved, {} left", size_text(*left_bytes));
+            let rate =
+                leaving.bytes_per_s.filter(|rate| *rate > 0).map(|rate| format!(", {}/s", size_text(rate)));
+            let takes = leaving.remaining_s.map(|seconds| format!(", about {}", duration_text(seconds)));
+            left + &rate.unwrap_or_default() + &takes.unwrap_or_default()
+        }
+    };
+    held + &then
+}
+
+/// How far work in the background is.
+pub(crate) fn work(work: &WorkProgress) -> String {
+    let left = format!("{:.1} % done, {} left", work.percent, size_text(work.left_bytes));
+    let rate = work.bytes_per_s.filter(|rate| *rate > 0).map(|rate| format!(", {}/s", size_text(rate)));
+    let takes = work.remaining_s.map(|seconds| format!(", about {}", duration_text(seconds)));
+    left + &rate.unwrap_or_default() + &takes.unwrap_or_default()
 }

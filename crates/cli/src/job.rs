@@ -20,14 +20,14 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub enum JobCommand {
     /// List running jobs and the last ones that ended
     #[command(
-        after_help = "Jobs are range copies, scrubs, volumes that shrink and space that is being reclaimed. Scrubs, \
-                      shrinking and reclaiming resume after a restart of the array. A copy that a restart interrupts \
+        after_help = "Jobs are range copies, scrubs, volumes that shrink, space that is being reclaimed, and drives that are \
+                      evacuated, rebuilt or balanced. All but copies resume after a restart of the array. A copy that a restart interrupts \
                       fails.\n\nExamples:\n  quoin --data /srv/a job list\n  \
                       quoin --data /srv/a job list --state running\n  quoin --data /srv/a job list -o json"
     )]
     List {
-        /// Only this kind: copy, scrub, shrink or reclaim
-        #[arg(long, value_parser = ["copy", "scrub", "shrink", "reclaim"])]
+        /// Only this kind: copy, scrub, shrink, reclaim, evacuate, rebuild or balance
+        #[arg(long, value_parser = ["copy", "scrub", "shrink", "reclaim", "evacuate", "rebuild", "balance"])]
         kind: Option<String>,
         /// Only this state: running, done, failed or cancelled
         #[arg(long, value_parser = ["running", "done", "failed", "cancelled"])]
@@ -52,7 +52,7 @@ pub enum JobCommand {
     },
     /// Cancel a job
     #[command(
-        after_help = "Copies and scrubs can be cancelled; what they have done so far stays.\n\nExamples:\n  \
+        after_help = "Copies, scrubs, evacuations and balancing can be cancelled; what they have done so far stays.\n\nExamples:\n  \
                             quoin --data /srv/a job cancel copy-7"
     )]
     Cancel {

@@ -21,6 +21,7 @@ mod listing;
 mod mapping;
 mod names;
 mod output;
+mod rebuild;
 mod recycle_bin;
 mod report;
 mod reserve;

@@ -11,7 +11,7 @@ use quoin_api::{
     Retention, Session, SpaceLevel, Status, Volume, VolumeKind,
 };
 
-pub(crate) use crate::drive_view::{drive_roles, drive_state, drives};
+pub(crate) use crate::drive_view::{drive_roles, drive_state, drives, leaving, work};
 
 pub(crate) fn optional_size(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), size_text)

@@ -11,15 +11,15 @@
 //! 5. A copy of the label that was read and is valid is never written over with an older one.
 
 use crate::{
-    DriveError, GRANT_PAGE_BYTES, LABEL_OFFSETS, Label, MEMBERS_OFFSETS, MEMBERS_PAGE_BYTES, Members,
-    MembersCopy, Probe, ROOT_BYTES, WriterSession,
+    DriveError, GRANT_PAGE_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, MEMBERS_OFFSETS, MEMBERS_PAGE_BYTES,
+    Members, MembersCopy, Probe, ROOT_BYTES, WriterSession,
     bugs::{Bug, planted},
     label::{Copy, root_offset, slabs_start},
     probe::{probe, read_copies, require_len, tail},
     raw::{copy_problem, write_label, zero},
     writer_session::Gate,
 };
-use quoin_base::{DriveIndex, Epoch, LabelGeneration, SliceId};
+use quoin_base::{ByteRange, DriveIndex, Epoch, LabelGeneration, SliceId};
 use quoin_world::{
     AsyncMutex, Buf, Completion, Disk, DiskError, DiskInstruments, DiskOp, Event, Mutex, Slice,
     atomic::Ordering::Relaxed,
@@ -38,6 +38,9 @@ use counters::Counters;
 pub use counters::DriveCounters;
 
 use fence::Own;
+
+/// Zeroes that are written at a time when a drive is erased.
+const ERASED_AT_ONCE_BYTES: u64 = 1 << 20;
 
 /// An open drive as one writer session sees it. Shared by `Arc`; all its futures own what they need.
 ///
@@ -325,6 +328,25 @@ impl Drive {
         }
         *self.state.worse_members.lock() = None;
         Ok(())
+    }
+
+    /// Makes the disk what it was before it was a drive: blank, as far as anybody looks. It has left its pool, and nobody
+    /// shall take it for a member.
+    ///
+    /// # Errors
+    /// Those of [`Drive::write_root`]. The disk may then have a label still, or is neither a drive nor blank.
+    pub async fn erase(&self) -> Result<(), DriveError> {
+        // NOTE: the labels first. Without one the disk is no drive, whatever else is left.
+        for offset in LABEL_OFFSETS {
+            self.write_at(offset, vec![Buf::zeroed(LABEL_BYTES).into_slice()], true).await?;
+        }
+        for piece in ByteRange::new(0, self.slabs_start_bytes).split(ERASED_AT_ONCE_BYTES) {
+            let zeroes = vec![Buf::zeroed(piece.len as usize).into_slice()];
+            self.write_at(piece.offset, zeroes, false).await?;
+        }
+        let (start, len) = tail(&self.disk);
+        self.write_at(start, vec![Buf::zeroed(len as usize).into_slice()], false).await?;
+        self.flush().await
     }
 
     /// Both copies of a grant page, whatever is in them, or why one cannot be read.

@@ -140,6 +140,12 @@ pub enum Bug {
     MembersBeforeHardened = 100,
     /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.
     MemberBeforeGrants = 101,
+    /// A drive is gone while columns and copies of the segment table lie on it.
+    GoneTooSoon = 180,
+    /// A slab that a column left is used again before a checkpoint that does not name it is durable.
+    ReuseLeftEarly = 181,
+    /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.
+    CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
     LeaveOutChanged = 72,
     /// A page of the catalog is not written again though a record in it was deleted.

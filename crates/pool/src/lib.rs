@@ -40,6 +40,7 @@ pub use integrity::{
 };
 pub use lifecycle::{
     create::{NewDrive, format},
+    evacuation::{Balance, Evacuation, RebuildRate},
     memory::MemoryShares,
     options::{FormatOptions, PoolOptions},
     pool::Pool,

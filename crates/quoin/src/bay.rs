@@ -93,6 +93,13 @@ impl Bay for ServingBay {
         }
     }
 
+    fn forget(&self, path: &str) -> Result<(), String> {
+        // NOTE: the file first. What is in RAM is read from it when the array starts again.
+        self.data.forget_drive(path)?;
+        self.drives.paths().retain(|one| one != Path::new(path));
+        Ok(())
+    }
+
     fn emulated(&self, path: &str) -> Option<Arc<EmulatedDrive>> {
         self.drives.emulated(path)
     }

@@ -83,6 +83,21 @@ impl DataDir {
         self.write(CONFIG_FILE, removed.as_bytes(), 0o644).map_err(|failure| failure.to_string())
     }
 
+    /// Takes a drive that left the pool out of `quoin.toml`: its table, whatever is in that. One that is not there is out.
+    pub(crate) fn forget_drive(&self, path: &str) -> Result<(), String> {
+        let text = self.config_text()?;
+        let without = without_drive(&text, |listed| self.0.join(listed) == Path::new(path));
+        if without == text {
+            return Ok(());
+        }
+        match read(without.as_bytes()) {
+            Ok(_) => {
+                self.write(CONFIG_FILE, without.as_bytes(), 0o644).map_err(|failure| failure.to_string())
+            }
+            Err(fault) => Err(format!("quoin.toml cannot be changed as it is: {}", fault.why)),
+        }
+    }
+
     fn config_text(&self) -> Result<String, String> {
         let path = self.file(CONFIG_FILE);
         fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))
@@ -148,4 +163,63 @@ impl DataDir {
 /// A drive as a table of `quoin.toml`.
 fn drive_table(path: &str) -> String {
     format!("[[drive]]\npath = {}\n", toml::Value::from(path))
+}
+
+/// The text of a configuration without the tables of drives for whose path `is_it` is true, and the tables within these.
+fn without_drive(text: &str, is_it: impl Fn(&str) -> bool) -> String {
+    let header = |line: &str| line.trim_start().starts_with('[');
+    let mut sections: Vec<Vec<&str>> = vec![Vec::new()];
+    for line in text.split_inclusive('\n') {
+        // Comments right above a header belong to it.
+        if header(line) {
+            let before = sections.last_mut().map(|section| {
+                let comments =
+                    section.iter().rev().take_while(|line| line.trim_start().starts_with('#')).count();
+                section.split_off(section.len() - comments)
+            });
+            sections.push(before.unwrap_or_default());
+        }
+        if let Some(section) = sections.last_mut() {
+            section.push(line);
+        }
+    }
+    let (mut kept, mut is_within) = (String::new(), false);
+    for section in sections {
+        let name = section.iter().find(|line| header(line)).map_or("", |line| line.trim());
+        if name.starts_with("[[drive]]") {
+            let table = section.concat().parse::<toml::Table>().ok();
+            let path = table.as_ref().and_then(|table| table.get("drive")?.get(0)?.get("path")?.as_str());
+            is_within = path.is_some_and(&is_it);
+        } else if !name.starts_with("[drive.") && !name.starts_with("[[drive.") {
+            is_within = false;
+        }
+        if !is_within {
+            kept.push_str(&section.concat());
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_leaves_the_configuration_with_all_that_is_said_of_it_and_nothing_else() {
+        let text = "name = \"a\"\n\n# The first.\n[[drive]]\npath = \"drives/drive-1\"\n\n# The second.\n[[drive]]\n\
+                    path = \"/dev/sdb\" # in the middle\nrole = \"data\"\n\n[drive.emulate]\nmodel = \"15k\"\n\n\
+                    [[drive]]\npath = \"/dev/sdc\"\n\n# Of space.\n[space]\nnotice_percent = 5\n";
+        let without = without_drive(text, |path| path == "/dev/sdb");
+        assert_eq!(
+            without,
+            "name = \"a\"\n\n# The first.\n[[drive]]\npath = \"drives/drive-1\"\n\n[[drive]]\npath = \"/dev/sdc\"\n\n\
+             # Of space.\n[space]\nnotice_percent = 5\n"
+        );
+        assert_eq!(without_drive(text, |path| path == "/dev/sdd"), text);
+        let last = without_drive(text, |path| path == "/dev/sdc");
+        assert!(
+            last.contains("[drive.emulate]") && last.ends_with("# Of space.\n[space]\nnotice_percent = 5\n"),
+            "{last}"
+        );
+    }
 }

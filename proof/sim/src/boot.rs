@@ -3,6 +3,7 @@
 use crate::{
     choices::Faults,
     client::{Client, Shared, read},
+    leaving,
     model::{Change, OBJECT_KINDS, volume_key},
     scenario::Ending,
 };
@@ -63,6 +64,8 @@ pub(crate) struct BootRun {
     /// The last boot closed the pool, so that nothing is to be replayed.
     pub closed_before: bool,
     pub last: bool,
+    /// Drives leave in this boot; what is random about that follows from this number.
+    pub leaves: Option<u64>,
     /// Heads of rows are not found, so that a check finds something.
     pub lacks_rows: bool,
 }
@@ -140,6 +143,9 @@ impl BootRun {
             self.let_a_drive_die();
         }
         self.add_a_drive(&pool);
+        if let Some(number) = self.leaves {
+            leaving::spawn(&self.shared, &pool, self.admitted.clone(), number);
+        }
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
         for volume in volumes {
             // In the last boot all of it is read at the end.
@@ -175,10 +181,12 @@ impl BootRun {
         self.shared.stop.load(Ordering::Relaxed) || matches!(pool.state(), PoolState::Offline { .. })
     }
 
-    /// The disks, the spare one only if it was made a drive of the pool.
+    /// The disks, those that may be blank only if they are drives: the spare one, and those that left.
     fn drives(&self) -> Vec<Arc<dyn Disk>> {
+        let spare = self.spare.iter().map(|(spare, _)| spare);
+        let may_be_blank = self.disks.iter().filter(|_| self.leaves.is_some()).chain(spare);
         let is_blank = |disk: &Arc<dyn Disk>| {
-            self.spare.as_ref().is_some_and(|(spare, _)| spare.name() == disk.name() && !has_label(spare))
+            may_be_blank.clone().any(|one| one.name() == disk.name() && !has_label(one))
         };
         self.admitted.iter().filter(|disk| !is_blank(disk)).cloned().collect()
     }

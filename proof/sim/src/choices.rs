@@ -131,6 +131,8 @@ pub struct Choices {
     pub columns: Option<u8>,
     /// How data is protected: over as many drives as that takes, or a few more.
     pub layout: Option<quoin_base::Layout>,
+    /// Drives leave in all seeds where they may.
+    pub leaving: bool,
     /// Prints each boot.
     pub verbose: bool,
 }

@@ -19,6 +19,7 @@ mod damage;
 mod figures;
 mod forks;
 mod known;
+mod leaving;
 mod model;
 mod runner;
 mod scenario;

@@ -52,6 +52,9 @@ struct RunArgs {
     /// Protect data so: mirror, mirror-3, raid5, raid6, 8+2; by default nothing is protected
     #[arg(long)]
     layout: Option<Layout>,
+    /// Have drives leave, be removed and come back in all seeds where they may; by default in some
+    #[arg(long)]
+    leaving: bool,
     /// A bug to plant.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -94,6 +97,7 @@ impl RunArgs {
             slices: self.slices,
             columns: self.columns,
             layout: self.layout,
+            leaving: self.leaving,
             verbose,
         }
     }
@@ -130,6 +134,9 @@ impl Simulation for RunArgs {
         }
         if let Some(layout) = self.layout {
             command += &format!(" --layout {layout}");
+        }
+        if self.leaving {
+            command += " --leaving";
         }
         if let Some(bug) = bug {
             command += &format!(" --bug {bug}");
@@ -171,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_seed_is_replayed_with_all_that_was_chosen_for_it() {
-        let words = "quoin-sim --faults slow --load full --little-ram --layout raid6 --seeds 9 --from 4";
+        let words =
+            "quoin-sim --faults slow --load full --little-ram --layout raid6 --leaving --seeds 9 --from 4";
         let cli = Cli::parse_from(words.split(' '));
         let replay = cli.run.replay(7);
         let (_, options) = replay.split_once(" -- ").unwrap();

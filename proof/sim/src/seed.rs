@@ -193,6 +193,7 @@ impl Run {
             faults: self.scenario.faults,
             opened: opened.clone(),
             closed_before: std::mem::take(&mut self.closed),
+            leaves: self.has_drives_leave().then(|| self.seed << 8 | u64::from(number)),
             last,
             lacks_rows: false,
         };
@@ -206,6 +207,14 @@ impl Run {
             self.spare_batches_in_doubt()?;
         }
         ended
+    }
+
+    /// Whether drives leave in this seed. Not where drives hold something wrong: what is there of a seed's drives then is told
+    /// by their positions.
+    fn has_drives_leave(&self) -> bool {
+        let is_right =
+            !self.scenario.spoils() && !matches!(self.scenario.faults, Faults::Roots | Faults::Column);
+        is_right && self.disks.len() > 1 && (self.choices.leaving || self.seed % 6 == 4)
     }
 
     /// Counts how a boot ended, and tells it; fails for a violation.

@@ -78,6 +78,14 @@ crate::figures! {
         given_back_slabs,
         /// Drives added while the pool served.
         added_drives,
+        /// Drives that began to leave while it served.
+        evacuations,
+        /// Drives that could not leave.
+        refused_evacuations,
+        /// Drives that stayed after all.
+        cancelled_evacuations,
+        /// Drives removed.
+        removed_drives,
         /// Writes that were slowed down.
         throttled,
         /// Reads that failed for damage or a drive's error.

@@ -110,13 +110,16 @@ impl Committer {
     /// Whether there is such a segment that can be cleaned now.
     pub(crate) fn relocates(&mut self) -> bool {
         let table = &self.slice.segments.table;
-        if !table.is_any_displaced() || self.cleaning.in_vain() != InVain::No {
+        if !table.is_any_displaced() {
             return false;
         }
         // Open segments cannot be relocated. What is written next goes to others.
         let (slice, generation) = (self.slice.clone(), self.first_without());
         for rows in [&mut self.rows.data, &mut self.rows.meta, &mut self.rows.cleaned] {
             rows.leave_degraded(&slice.segments, generation);
+        }
+        if self.cleaning.in_vain() != InVain::No {
+            return false;
         }
         let (but, _) = self.cleaning.not_now(&slice.segments.table, self.checkpoints.unwritten());
         self.to_relocate(&but).is_some()

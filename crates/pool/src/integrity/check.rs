@@ -327,8 +327,9 @@ fn check_promises(opened: &Opened, report: &mut CheckReport) {
     // The most that any opening lets host data take.
     let space = opened.space(&PoolOptions { dirty_bytes: 0, ..PoolOptions::default() });
     let room = space.limit().saturating_sub(live);
-    // What drives held that were lost was promised before.
-    let has_lost = opened.io.store.lost_drives().next().is_some();
+    // What drives held that were lost or leave was promised before.
+    let store = &opened.io.store;
+    let has_lost = store.lost_drives().next().is_some() || !store.leaving().is_empty();
     if promised > room && !has_lost {
         let problem =
             format!("{promised} bytes are promised to volumes and not used yet, and {room} are left");

@@ -4,5 +4,6 @@ pub(crate) mod check;
 pub(crate) mod damage;
 pub(crate) mod quarantine;
 pub(crate) mod rebuild;
+pub(crate) mod rebuilding;
 pub(crate) mod scrub;
 mod unreadable;

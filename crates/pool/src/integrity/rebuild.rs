@@ -1,72 +1,94 @@
-//! Rebuilding: columns of segments are made again on other drives, when their drives failed or leave.
+//! Rebuilding: columns of segments are made again on other drives, when their drives failed or leave, or are fuller than others.
 //!
-//! One task for each slice does it, beside hosts, at the pace of the background. It takes the segments first that tolerate the
-//! fewest further failures, and only those with anything live. What it has done is in the segment table, and so in the next
+//! One task for each slice does it, beside hosts, at the pace of the background, and at no more and no less than the pool's
+//! [rate](crate::store::rate). It takes the segments first that tolerate the fewest further failures, then those of drives that
+//! leave, and only those with anything live. While nothing is to lie elsewhere it moves columns so that drives are used alike.
+//!
+//! What is copied or computed is verified by the checksums of the blocks that lie wholly in the column. One that does not
+//! verify is mended on the drives first, as far as redundancy allows, and read again. What has no such checksums, parity and
+//! metadata, is left to scrubs. What it has done is in the segment table, and so in the next
 //! checkpoint: after a restart it goes on where that left off. A column is made from the others of its segment, or copied
 //! from its drive while that still serves.
 
-use crate::{error::PoolError, lifecycle::slice::Slice, meta::ColumnMove};
-use futures_util::{StreamExt, stream::FuturesUnordered};
-use quoin_base::{ByteRange, SegmentId};
-use quoin_world::{
-    Buf, Event, Thread,
-    atomic::{AtomicBool, Ordering},
+use crate::{
+    bugs::{Bug, planted},
+    commit::gather::rows_of,
+    error::PoolError,
+    format::BlockInfo,
+    lifecycle::slice::Slice,
+    maps::blocks::BlockPlace,
+    meta::{ColumnMove, DriveUse, emptiest, is_uneven, percents},
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
+use quoin_base::{BlockNumber, ByteRange, DriveIndex, SegmentId, crc32c};
+use quoin_world::{Buf, Thread};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Bytes of a column that are made at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
-/// Columns that are made at the same time.
-const MOVES_AT_ONCE: usize = 4;
+/// Columns that are made at the same time: enough to keep all drives busy while hosts are idle, each move reading from some
+/// and writing to one.
+const LEAST_MOVES_AT_ONCE: usize = 4;
+const MOST_MOVES_AT_ONCE: usize = 32;
+const MOVES_FOR_EACH_DRIVE: usize = 2;
 /// How often it is looked whether there is anything to do that could not be done before.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The same, at the longest, when only drives could be used more alike and no column can be moved for that.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 
-/// Whether the task of a slice is under way.
-#[derive(Default)]
-pub(crate) struct Rebuilding {
-    is_under_way: AtomicBool,
-    ended: Event,
+/// A block that lies wholly in a column.
+struct LiveInColumn {
+    number: BlockNumber,
+    place: BlockPlace,
+    /// Where in the column.
+    column: ByteRange,
 }
 
-impl Rebuilding {
-    /// Waits until the task has ended, as it does soon after the store was closed.
-    pub(crate) async fn until_ended(&self) {
-        self.ended.until(|| (!self.is_under_way.load(Ordering::Acquire)).then_some(())).await;
+impl LiveInColumn {
+    /// Whether what was made of a range of the column has the block, and not as it must be.
+    fn is_wrong_in(&self, made: &Buf, range: ByteRange) -> bool {
+        let is_whole = range.offset <= self.column.offset && self.column.end() <= range.end();
+        let at = || (self.column.offset - range.offset) as usize;
+        is_whole && crc32c(&made[at()..at() + self.column.len as usize]).0 != self.place.info.crc()
     }
 }
 
 impl Slice {
     /// Begins to rebuild whatever there is to rebuild, until the pool ends.
     pub(crate) fn begin_to_rebuild(self: &Arc<Self>) {
-        self.rebuilding().is_under_way.store(true, Ordering::Release);
+        self.rebuilding().begins();
         let slice = self.clone();
         self.world().spawn(
             Thread::Background,
             Box::pin(async move {
                 slice.rebuild().await;
-                slice.rebuilding().is_under_way.store(false, Ordering::Release);
-                slice.rebuilding().ended.notify();
+                slice.rebuilding().ends();
             }),
         );
     }
 
     /// Rebuilds whatever there is to rebuild, until the pool ends.
     async fn rebuild(&self) {
+        let mut pause = LOOK_EVERY;
         loop {
-            let table = &self.segments.table;
             // It sleeps until a drive is lost or leaves.
-            let has_work = || (table.is_any_displaced() || self.store.health().is_failed()).then_some(());
+            let has_work =
+                || (self.has_moves() || self.is_uneven() || self.store.health().is_failed()).then_some(());
             self.store.health().until(has_work).await;
             if self.store.health().is_failed() {
                 return;
             }
             match self.rebuild_some().await {
-                Ok(true) => {}
-                // What is left waits for a checkpoint, or for the cleaner.
-                Ok(false) => {
-                    self.front.placer.seal_idle();
-                    self.requests.nudge();
+                Ok(true) => pause = LOOK_EVERY,
+                Ok(false) if self.has_moves() => {
+                    self.help_moves().await;
                     self.world().sleep(LOOK_EVERY).await;
+                }
+                // Slabs of the emptiest drive may have to be granted first, or no column fits there.
+                Ok(false) => {
+                    self.help_balance();
+                    self.world().sleep(pause).await;
+                    pause = (2 * pause).min(LONGEST_LOOK);
                 }
                 Err(error) => {
                     self.store.health().fail(error.to_string());
@@ -76,16 +98,45 @@ impl Slice {
         }
     }
 
+    /// Whether anything is to lie elsewhere.
+    fn has_moves(&self) -> bool {
+        let table = &self.segments.table;
+        table.is_any_displaced()
+            || table.moves_await_checkpoint()
+            || self.store.leaving().into_iter().any(|drive| self.is_on(drive))
+    }
+
+    fn is_on(&self, drive: DriveIndex) -> bool {
+        self.segments.table.refers_to(drive) || self.log.journal.lies_on(drive)
+    }
+
+    /// Sees to what is left: it waits for a checkpoint, for the cleaner, for slabs, or is in the journal.
+    async fn help_moves(&self) {
+        let table = &self.segments.table;
+        self.front.placer.seal_idle();
+        self.requests.nudge();
+        let leaving = self.store.leaving();
+        // NOTE: if one of these fails, the pool is offline, which the caller finds.
+        if leaving.iter().any(|drive| self.log.journal.lies_on(*drive)) && !table.is_any_displaced() {
+            let _ = self.drain().await;
+        } else if table.moves_await_checkpoint() || leaving.into_iter().any(|drive| table.refers_to(drive)) {
+            let _ = self.checkpoint().await;
+        }
+        if table.is_any_displaced() && self.store.claimable(self.id()) > 0 {
+            self.ask_for(self.space.overhead().segment());
+        }
+    }
+
     /// Makes columns again, several at a time, until there is none that can be. False if there was none.
     async fn rebuild_some(&self) -> Result<bool, PoolError> {
         // Several drives are read from and written to side by side.
-        let (mut moving, mut under_way) = (FuturesUnordered::new(), BTreeSet::<SegmentId>::new());
+        let (mut moving, mut under_way) = (FuturesUnordered::new(), BTreeMap::<SegmentId, DriveIndex>::new());
         let (mut did, mut failure) = (false, None);
+        let at_once = self.moves_at_once();
         loop {
-            while moving.len() < MOVES_AT_ONCE && failure.is_none() && !self.store.health().is_failed() {
-                let kept = self.space.checkpoint_slabs();
-                let Some(next) = self.segments.table.begin_move(kept, &under_way) else { break };
-                under_way.insert(next.segment);
+            while moving.len() < at_once && failure.is_none() && !self.store.health().is_failed() {
+                let Some(next) = self.next_move(&under_way) else { break };
+                under_way.insert(next.segment, next.from());
                 moving.push(async move {
                     let made = self.make_column(&next).await;
                     let is_made = matches!(made, Ok(true));
@@ -111,28 +162,88 @@ impl Slice {
         }
     }
 
+    /// How many columns are made at the same time.
+    fn moves_at_once(&self) -> usize {
+        let of_all = MOVES_FOR_EACH_DRIVE * self.store.data_drive_count();
+        let of_slice = of_all / (self.store.slice_count() as usize).max(1);
+        of_slice.clamp(LEAST_MOVES_AT_ONCE, MOST_MOVES_AT_ONCE)
+    }
+
+    /// The next column to be made elsewhere: one that is missing or leaves, and if there is none one of a drive that is fuller
+    /// than others.
+    fn next_move(&self, under_way: &BTreeMap<SegmentId, DriveIndex>) -> Option<ColumnMove> {
+        let table = &self.segments.table;
+        let (kept, but) = (self.space.checkpoint_slabs(), under_way.keys().copied().collect());
+        let next = table.begin_move(kept, &but);
+        if next.is_some() || table.is_any_displaced() || !self.store.balances() {
+            self.rebuilding().set_balancing(false);
+            return next;
+        }
+        let uses = self.drive_use(&under_way.values().copied().collect::<Vec<_>>());
+        let goes_on = self.rebuilding().is_balancing();
+        // The cleaner and destage have the slabs first.
+        let kept = kept.max(self.space.clean_below());
+        let next = is_uneven(&uses, goes_on).then(|| table.begin_balance(&uses, kept, &but)).flatten();
+        self.rebuilding().set_balancing(next.is_some());
+        next
+    }
+
+    /// How the drives are used by the slice, each of which has an equal part of it.
+    fn drive_use(&self, about_to_leave: &[DriveIndex]) -> DriveUse {
+        let slices = self.store.slice_count();
+        let slabs = self.store.data_slabs().into_iter().map(|(drive, slabs)| (drive, slabs.div_ceil(slices)));
+        self.segments.table.drive_use(slabs.filter(|(_, slabs)| *slabs > 0), about_to_leave)
+    }
+
+    /// Whether columns are to be moved so that drives are used alike.
+    fn is_uneven(&self) -> bool {
+        self.store.balances() && is_uneven(&self.drive_use(&[]), false)
+    }
+
+    /// The largest and the smallest share of a drive that the slice uses, in percent of its part, and whether it moves columns
+    /// because of that.
+    pub(crate) fn balance(&self) -> (Option<(u64, u64)>, bool) {
+        (percents(&self.drive_use(&[])), self.rebuilding().is_balancing())
+    }
+
+    /// Asks for slabs of the drive that is used least, where slices take slabs only as they need them.
+    fn help_balance(&self) {
+        let uses = self.drive_use(&[]);
+        let lacks = emptiest(&uses).is_some_and(|drive| self.segments.table.free_of(drive) == 0);
+        if lacks && self.store.nobodys_slabs() > 0 {
+            self.ask_for(self.space.overhead().segment());
+        }
+    }
+
     /// Makes a column in its new slab, hardened. False if it cannot be made now.
     async fn make_column(&self, next: &ColumnMove) -> Result<bool, PoolError> {
         let store = &self.store;
         let geometry = next.stripes.geometry;
         let end = next.written_bytes / u64::from(geometry.data);
-        let mut at = 0;
-        while at < end {
+        let live = self.live_in_column(next).await;
+        let parts: Vec<_> = ByteRange::new(0, end).split(CHUNK_BYTES).collect();
+        let mut made = match parts.first() {
+            Some(first) => self.read_made(next, *first, &live).await,
+            None => None,
+        };
+        for (at, range) in parts.iter().enumerate() {
             store.health().check()?;
-            let range = ByteRange::new(at, CHUNK_BYTES.min(end - at));
-            let made = match store.read_column_anew(&next.stripes, next.place, range).await {
-                Ok(made) => made,
-                // Another drive may have failed: then others are tried, or it cannot be made at all.
-                Err(error) => {
-                    tracing::warn!(segment = next.segment.0, %error, "a column cannot be rebuilt now");
-                    return Ok(false);
+            let Some(part) = made else { return Ok(false) };
+            store.rate().admit(range.len, self.world()).await;
+            // The next part is read while this one is written.
+            let after = async {
+                match parts.get(at + 1) {
+                    Some(after) => self.read_made(next, *after, &live).await,
+                    None => None,
                 }
             };
-            if !self.write_made(next, at, made).await? {
+            // NOTE: both end, whatever becomes of the other.
+            let (written, after) = join(self.write_made(next, range.offset, part), after).await;
+            if !written? {
                 return Ok(false);
             }
             self.counters.rebuild.bytes.add(range.len);
-            at = range.end();
+            made = after;
         }
         // NOTE: durable before the table says that it is there.
         match store.flush_drive(next.to.drive).await {
@@ -144,15 +255,83 @@ impl Slice {
         }
     }
 
+    /// What a column should hold in a range of it, verified as far as checksums tell; `None` if it cannot be made now.
+    async fn read_made(&self, next: &ColumnMove, range: ByteRange, live: &[LiveInColumn]) -> Option<Buf> {
+        let mut made = self.read_once(next, range).await?;
+        let wrong = live.iter().filter(|block| block.is_wrong_in(&made, range)).collect::<Vec<_>>();
+        if wrong.is_empty() || planted(Bug::CopyUnverified) {
+            return Some(made);
+        }
+        for block in wrong {
+            self.mend_source(block).await;
+        }
+        // What cannot be mended is moved as it is: its checksum goes with it, so that it stays unreadable and nothing else is lost.
+        made = self.read_once(next, range).await?;
+        Some(made)
+    }
+
+    async fn read_once(&self, next: &ColumnMove, range: ByteRange) -> Option<Buf> {
+        match self.store.read_column_anew(&next.stripes, next.place, range).await {
+            Ok(made) => Some(made),
+            // Another drive may have failed: then others are tried, or it cannot be made at all.
+            Err(error) => {
+                tracing::warn!(segment = next.segment.0, %error, "a column cannot be rebuilt now");
+                None
+            }
+        }
+    }
+
+    /// Writes again what is wrong of a block, from what else the layout offers.
+    async fn mend_source(&self, block: &LiveInColumn) {
+        let _guard = self.enter_readers();
+        if self.block(block.number).await.ok().flatten() == Some(block.place) {
+            let is_mended = self.mend(block.place).await.is_some_and(|mended| !mended.is_wrong_still);
+            tracing::warn!(number = block.number.0, is_mended, "a block to be moved did not verify");
+        }
+    }
+
+    /// The blocks that lie wholly in a column, as far as that is known. Those that are freed meanwhile may be among them.
+    async fn live_in_column(&self, next: &ColumnMove) -> Vec<LiveInColumn> {
+        let (table, geometry) = (&self.segments.table, next.stripes.geometry);
+        // Parity has no blocks of its own. All copies have all.
+        let has_blocks = geometry.data == 1 || geometry.data_columns().has(next.place);
+        let Some(segment) = table.segment(next.segment).filter(|segment| {
+            has_blocks && segment.generation == next.generation() && !segment.stream.is_metadata()
+        }) else {
+            return Vec::new();
+        };
+        let full_row_bytes = table.full_row_bytes(&segment, self.buffer.block_bytes);
+        let rows = rows_of(&self.segments.io, full_row_bytes, next.segment, &segment).await;
+        let mut live = Vec::new();
+        for content in rows.iter().flatten().flat_map(|row| &row.contents) {
+            let number = content.block_number();
+            let Ok(Some(place)) = self.block(number).await else { continue };
+            let range = place.location.range();
+            let is_here = place.location.segment() == next.segment
+                && place.info.algorithm() == BlockInfo::STORED
+                && range.end() <= next.written_bytes;
+            let column = if geometry.data == 1 { range } else { geometry.column_range(range, next.place) };
+            if is_here && column.len == range.len {
+                live.push(LiveInColumn { number, place, column });
+            }
+        }
+        live
+    }
+
     /// Writes a part of a column at the pace of the background. False if its drive failed and the pool goes on without it.
     async fn write_made(&self, next: &ColumnMove, at: u64, made: Buf) -> Result<bool, PoolError> {
         let (store, world) = (&self.store, self.world());
         // Hosts that write to the same drive come first.
         let made = made.into_slice();
-        let paced = store.pace().enter(next.to.drive, made.len() as u64, world, || self.pressure()).await;
+        // Without rests, while less was moved than is to be at least.
+        let pressure = || {
+            let (is_awaited, fill) = self.pressure();
+            (is_awaited || store.rate().is_behind(world.now()), fill)
+        };
+        let paced = store.pace().enter(next.to.drive, made.len() as u64, world, pressure).await;
         let write = || store.write_slab(next.to, at, vec![made.clone()], false);
         let written = store.write_patiently(world, write).await;
-        paced.written(world.now(), self.pressure());
+        paced.written(world.now(), pressure());
         if let Err(error) = written {
             store.do_without(next.to.drive, error).await?;
             return Ok(false);

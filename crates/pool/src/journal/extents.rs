@@ -6,11 +6,13 @@
 //! 2. An extent is made of free slabs when a lane takes it: of the drives with the most. So no slab is left over while
 //!    enough other drives have one, however the drives differ in size. Its header names its slabs.
 //! 3. Slabs of drives outside the journal's set are neither free nor given out.
+//! 4. Slabs of drives that leave rest: they are not given out, and the extents that lie there come free as others do. A drive
+//!    that stays after all gives its slabs again.
 
 use super::slabs::Slabs;
 use crate::meta::Domain;
 use quoin_base::{DriveIndex, Sequence};
-use quoin_drive::Members;
+use quoin_drive::{MemberState, Members};
 use quoin_stripe::Column;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -33,12 +35,15 @@ struct Extent {
 }
 
 pub(crate) struct Extents {
-    /// How many slabs an extent has, if the set has as many drives.
+    /// How many slabs an extent has, and is to have if the set has as many drives.
     columns: usize,
+    wanted_columns: usize,
     /// The fault domain of each drive; one that is not here is alone in its own.
     domains: BTreeMap<DriveIndex, Domain>,
     /// By drive of the journal's set, those that came free first in front.
     free: BTreeMap<DriveIndex, VecDeque<u32>>,
+    /// The same of drives of the set that leave.
+    resting: BTreeMap<DriveIndex, VecDeque<u32>>,
     /// How many extents can be made of the free slabs.
     free_extents: u64,
     /// How many could be made of all slabs.
@@ -60,6 +65,16 @@ pub(crate) struct JournalUse {
     pub columns: u8,
     /// Extents taken since the pool was opened.
     pub taken: u64,
+}
+
+/// What the journal would be without a drive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JournalWithout {
+    /// Drives of the set, and their fault domains.
+    pub drives: usize,
+    pub domains: usize,
+    /// Extents that could be made of their slabs.
+    pub total: u64,
 }
 
 /// An extent a lane appends to.
@@ -98,6 +113,7 @@ impl Extents {
         for column in slabs {
             free.entry(column.drive).or_default().push_back(column.slab);
         }
+        let wanted_columns = columns;
         let columns = columns.min(free.len()).max(1);
         let held: Vec<_> = held.into_iter().map(|held| Some(Extent { held, open: false })).collect();
         for column in held.iter().flatten().flat_map(|extent| extent.held.slabs.iter()) {
@@ -105,9 +121,19 @@ impl Extents {
                 free.retain(|slab| *slab != column.slab);
             }
         }
-        let domains = BTreeMap::new();
-        let mut extents =
-            Self { columns, domains, free, free_extents: 0, total: 0, held, next_number, taken: 0, set: 0 };
+        let mut extents = Self {
+            columns,
+            wanted_columns,
+            domains: BTreeMap::new(),
+            free,
+            resting: BTreeMap::new(),
+            free_extents: 0,
+            total: 0,
+            held,
+            next_number,
+            taken: 0,
+            set: 0,
+        };
         extents.count_all();
         extents.count_free();
         extents
@@ -124,16 +150,17 @@ impl Extents {
     /// What an extent has one slab of: the fault domain of a drive, or the drive itself while the set has fewer domains than
     /// an extent has columns.
     fn kept_apart(&self) -> impl Fn(DriveIndex) -> Domain + use<> {
-        let domain_of: BTreeMap<_, _> = self
-            .free
-            .keys()
-            .map(|drive| (*drive, self.domains.get(drive).copied().unwrap_or(Domain(drive.0))))
-            .collect();
+        let domain_of: BTreeMap<_, _> =
+            self.free.keys().map(|drive| (*drive, self.domain_of(*drive))).collect();
         let are_enough = domain_of.values().collect::<BTreeSet<_>>().len() >= self.columns;
         move |drive| match domain_of.get(&drive) {
             Some(domain) if are_enough => *domain,
             _ => Domain(drive.0),
         }
+    }
+
+    fn domain_of(&self, drive: DriveIndex) -> Domain {
+        self.domains.get(&drive).copied().unwrap_or(Domain(drive.0))
     }
 
     /// How many extents can be made of so many slabs of each drive of the set.
@@ -221,9 +248,51 @@ impl Extents {
             assert!(self.set < members.journal_set, "the journal's set never goes back");
             self.set = members.journal_set;
             let is_gone = |drive: &DriveIndex| !members.get(*drive).is_some_and(|member| member.in_journal);
-            let gone: Vec<_> = self.free.keys().copied().filter(is_gone).collect();
+            let gone: Vec<_> = self.free.keys().chain(self.resting.keys()).copied().filter(is_gone).collect();
             gone.into_iter().for_each(|drive| self.leave(drive));
+            let rests = |drive: &DriveIndex| {
+                members.get(*drive).is_some_and(|member| member.state == MemberState::Leaving)
+            };
+            let all = std::mem::take(&mut self.free).into_iter().chain(std::mem::take(&mut self.resting));
+            (self.resting, self.free) = all.partition(|(drive, _)| rests(drive));
+            self.recount();
         }
+    }
+
+    /// Counts anew over the drives of the set.
+    fn recount(&mut self) {
+        self.columns = self.wanted_columns.min(self.free.len()).max(1);
+        self.count_all();
+        self.count_free();
+    }
+
+    /// How many columns extents would have without a drive, in how many domains, and how many of them there could be.
+    pub(crate) fn without(&self, drive: DriveIndex) -> JournalWithout {
+        let others = || self.free.keys().copied().filter(move |other| *other != drive);
+        let mut counts = BTreeMap::<Domain, usize>::new();
+        let columns = self.wanted_columns.min(others().count()).max(1);
+        let domains = others().map(|other| self.domain_of(other)).collect::<BTreeSet<_>>().len();
+        for other in others() {
+            let apart = if domains >= columns { self.domain_of(other) } else { Domain(other.0) };
+            *counts.entry(apart).or_default() += self.slabs_of(other);
+        }
+        JournalWithout {
+            drives: others().count(),
+            domains,
+            total: extents_of(columns, counts.into_values().collect::<Vec<_>>().into_iter()),
+        }
+    }
+
+    /// Slabs of a drive of the set, free or not.
+    fn slabs_of(&self, drive: DriveIndex) -> usize {
+        let on_it = |extent: &&Extent| extent.held.slabs.iter().any(|column| column.drive == drive);
+        self.free.get(&drive).map_or(0, VecDeque::len) + self.held.iter().flatten().filter(on_it).count()
+    }
+
+    /// Whether an extent that is needed lies on a drive.
+    pub(crate) fn lies_on(&self, drive: DriveIndex) -> bool {
+        let mut held = self.held.iter().flatten().flat_map(|extent| extent.held.slabs.iter());
+        held.any(|column| column.drive == drive)
     }
 
     /// Whether some extent lies on this drive and on no other of the set.
@@ -237,12 +306,11 @@ impl Extents {
 
     /// Takes a drive out of the set: nothing is written to its slabs any more.
     fn leave(&mut self, drive: DriveIndex) {
-        if self.free.remove(&drive).is_none() {
+        if self.free.remove(&drive).or(self.resting.remove(&drive)).is_none() {
             return;
         }
-        self.columns = self.columns.min(self.free.len()).max(1);
         // What the journal can hold is counted anew: over the slabs of the other drives.
-        self.count_all();
+        self.recount();
         for extent in self.held.iter_mut().flatten() {
             // One that lay there alone keeps its name: the store asked [`Extents::needs`] before.
             if let Some(rest) = extent.held.slabs.only(|column| column.drive != drive) {
@@ -265,7 +333,8 @@ impl Extents {
             let Some(extent) = place.take_if(|extent| Self::is_obsolete(extent, tail)) else { continue };
             // A drive that left the journal's set is not in `free`: its slabs are not given out again.
             for column in extent.held.slabs.iter() {
-                if let Some(free) = self.free.get_mut(&column.drive) {
+                let free = self.free.get_mut(&column.drive).or(self.resting.get_mut(&column.drive));
+                if let Some(free) = free {
                     free.push_back(column.slab);
                 }
             }
@@ -294,7 +363,7 @@ impl Extents {
 mod tests {
     use super::*;
     use quoin_base::{DriveId, Epoch, MembersGeneration, PoolId};
-    use quoin_drive::{Member, MemberState, Roles};
+    use quoin_drive::{Member, Roles};
     use uuid::Uuid;
 
     /// A table of three drives of which those with these numbers are in the journal's set.
@@ -391,5 +460,31 @@ mod tests {
         }
         extents.follow(&members(3, &[2]));
         assert_eq!(extents.usage().total, 4);
+    }
+
+    #[test]
+    fn slabs_of_a_drive_that_leaves_rest_until_it_is_gone_or_stays() {
+        let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1);
+        let first = extents.take().unwrap();
+        extents.wrote(first.index, Sequence(9));
+        extents.close(first.index);
+        assert!(extents.lies_on(DriveIndex(0)));
+        let without = extents.without(DriveIndex(0));
+        assert_eq!((without.drives, without.domains, without.total), (2, 2, 4));
+        let mut leaving = members(2, &[0, 1, 2]);
+        leaving.all[0].state = MemberState::Leaving;
+        extents.follow(&leaving);
+        assert_eq!(extents.usage().total, 4);
+        // What lies there is needed until the tail has passed it.
+        extents.free_below(Sequence(9));
+        assert!(extents.lies_on(DriveIndex(0)));
+        extents.free_below(Sequence(10));
+        assert!(!extents.lies_on(DriveIndex(0)));
+        let next = extents.take().unwrap();
+        assert!(next.slabs.iter().all(|column| column.drive.0 > 0), "{:?}", next.slabs);
+        // It stays after all, with all its slabs.
+        extents.follow(&members(3, &[0, 1, 2]));
+        assert_eq!(extents.usage().total, 6);
+        assert_eq!(extents.slabs_of(DriveIndex(0)), 4);
     }
 }

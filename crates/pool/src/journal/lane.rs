@@ -154,8 +154,15 @@ impl Lane {
         self.has_stopped.until(|| self.stopped.load(Ordering::Acquire).then_some(())).await;
     }
 
-    /// The next batch with anything in it; `None` when the lane is to stop.
-    async fn next(&self, journal: &Journal) -> Option<OpenBatch> {
+    /// The next batch with anything in it; `None` when the lane is to stop. If the lane is at an extent on a drive that
+    /// leaves, it is at least a watermark, which goes to the next extent.
+    async fn next(&self, journal: &Journal, at: Option<&Position>) -> Option<OpenBatch> {
+        let shall_leave = || {
+            let is_other = |at: &&Position| at.header.set.get() != journal.store.journal_set() && !at.broken;
+            let at = at.filter(is_other)?;
+            let leaving = journal.store.leaving();
+            at.extent.slabs.iter().any(|column| leaving.contains(&column.drive)).then_some(at)
+        };
         self.wake
             .until(|| {
                 if journal.store.health().is_failed() {
@@ -167,7 +174,10 @@ impl Lane {
                         return Some(Some(open));
                     }
                 }
-                self.stopping.load(Ordering::Acquire).then_some(None)
+                if self.stopping.load(Ordering::Acquire) {
+                    return Some(None);
+                }
+                shall_leave().map(|at| Some(journal.watermark(at)))
             })
             .await
     }
@@ -273,7 +283,7 @@ impl Journal {
             let landed = match flights.len() {
                 0 => return self.next_when_idle(world, lane, position.as_ref(), nap).await,
                 in_flight if in_flight >= lane.in_flight => flights.next().await,
-                _ => match select(flights.next(), pin!(lane.next(self))).await {
+                _ => match select(flights.next(), pin!(lane.next(self, None))).await {
                     Either::Left((landed, _)) => landed,
                     Either::Right((next, _)) => return next,
                 },
@@ -299,21 +309,26 @@ impl Journal {
         loop {
             // In doubt are the last batches of the extent, as long as no later one tells that they are hardened.
             let in_doubt = at.filter(|at| !at.is_told && !at.broken && !planted(Bug::KeepDoubt));
-            let Some(at) = in_doubt else { return lane.next(self).await };
+            let Some(at) = in_doubt else { return lane.next(self, at).await };
             let now = (at.extent.number, at.batches);
             let Nap { over, since } =
                 nap.get_or_insert_with(|| Nap { over: world.sleep(self.idle_after), since: now });
             let is_idle = *since == now;
-            if let Either::Left((next, _)) = select(pin!(lane.next(self)), over).await {
+            if let Either::Left((next, _)) = select(pin!(lane.next(self, Some(at))), over).await {
                 return next;
             }
             *nap = None;
             if is_idle {
-                let watermark = OpenBatch::watermark(at.last);
-                self.queued.fetch_add(watermark.entries.iter().map(queued_bytes).sum(), Ordering::Relaxed);
-                return Some(watermark);
+                return Some(self.watermark(at));
             }
         }
+    }
+
+    /// A batch that tells that what was sent so far is hardened. It counts as queued.
+    fn watermark(&self, at: &Position) -> OpenBatch {
+        let watermark = OpenBatch::watermark(at.last);
+        self.queued.fetch_add(watermark.entries.iter().map(queued_bytes).sum(), Ordering::Relaxed);
+        watermark
     }
 
     /// Makes sure that the extent at hand has room for a batch of these entries. An extent begins only when all that its

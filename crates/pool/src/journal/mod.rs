@@ -39,7 +39,7 @@ mod tests;
 pub(crate) use batch::Batch;
 pub(crate) use decode::payload_verifies;
 pub(crate) use entry::Entry;
-pub(crate) use extents::{Extents, JournalUse};
+pub(crate) use extents::{Extents, JournalUse, JournalWithout};
 pub(crate) use found::TornBatch;
 pub(crate) use lane::Lane;
 pub(crate) use mend::Mend;
@@ -55,9 +55,9 @@ use crate::{
     format::PAGE_BYTES,
     store::Store,
 };
-use quoin_base::Sequence;
+use quoin_base::{DriveIndex, Sequence};
 use quoin_world::{
-    Event, Mutex, Thread, World,
+    Event, Mutex, MutexGuard, Thread, World,
     atomic::{AtomicU64, Ordering},
 };
 use std::{sync::Arc, time::Duration};
@@ -246,6 +246,29 @@ impl Journal {
         let capacity = usage.total.saturating_sub(unusable).max(1) as f64;
         let queued = (self.queued.load(Ordering::Relaxed) + len) as f64 / (self.slab_bytes() as f64 * 0.625);
         (usage.used as f64 + queued) / capacity
+    }
+
+    /// Whether a part that is needed lies on a drive.
+    pub(crate) fn lies_on(&self, drive: DriveIndex) -> bool {
+        self.current_extents().lies_on(drive)
+    }
+
+    /// What it would be without a drive.
+    pub(crate) fn without(&self, drive: DriveIndex) -> JournalWithout {
+        self.current_extents().without(drive)
+    }
+
+    /// The extents over the set of drives that is in force: lanes that are idle have not looked.
+    fn current_extents(&self) -> MutexGuard<'_, Extents> {
+        let mut extents = self.extents.lock();
+        // NOTE: with the lock, so that tables come in their order.
+        extents.follow(&self.store.members());
+        extents
+    }
+
+    /// How many extents it takes for its lanes: each has one open, and one to go on with.
+    pub(crate) fn least_extents(&self) -> u64 {
+        2 * self.lanes.len() as u64 + 4
     }
 
     /// Keeps room for a record of `len` bytes until it is appended, if the journal is then less full than

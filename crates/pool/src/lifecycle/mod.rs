@@ -2,6 +2,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod create;
+pub(crate) mod evacuation;
 pub(crate) mod memory;
 mod on_drives;
 pub(crate) mod open;

@@ -19,4 +19,24 @@ impl Tenant for OnDrives {
             slice.lay_out();
         }
     }
+    fn lay_out(&self) {
+        if let Some(slice) = self.0.upgrade() {
+            slice.lay_out();
+            slice.requests.nudge();
+        }
+    }
+
+    fn refers_to(&self, drive: DriveIndex) -> bool {
+        // Of one that was closed nobody knows.
+        self.0
+            .upgrade()
+            .is_none_or(|slice| slice.segments.table.refers_to(drive) || slice.log.journal.lies_on(drive))
+    }
+
+    fn forget(&self, drive: DriveIndex) {
+        if let Some(slice) = self.0.upgrade() {
+            slice.segments.table.forget(drive);
+            slice.lay_out();
+        }
+    }
 }

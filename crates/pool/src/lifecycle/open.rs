@@ -179,7 +179,9 @@ impl ReadSlice {
         options: PoolOptions,
         decided: &mut Decided,
     ) -> Result<Slice, PoolError> {
-        let Self { id, store, opened, replay, mended, times } = self;
+        let Self { id, store, opened, mut replay, mended, times } = self;
+        // Of drives that leave, no slabs are given out.
+        replay.extents.follow(&store.members());
         let (root, started) = (opened.root, world.now());
         let mut recovery = with_replay(times, &replay, &root);
         let threads = world.data_threads();

@@ -22,6 +22,8 @@ pub struct Protection {
     pub degraded_segments: u64,
     /// Live bytes in them.
     pub degraded_bytes: u64,
+    /// Bytes of the columns that they lack, which a rebuild makes.
+    pub lacking_bytes: u64,
 }
 
 /// What a drive has of the pool's slabs for data.
@@ -48,6 +50,7 @@ impl Pool {
             journal_columns: u8::MAX,
             degraded_segments: 0,
             degraded_bytes: 0,
+            lacking_bytes: 0,
         };
         for slice in self.slices() {
             protection.journal_columns = protection.journal_columns.min(slice.log.journal.usage().columns);
@@ -55,6 +58,7 @@ impl Pool {
                 let displaced = slice.segments.table.displaced();
                 protection.degraded_segments += displaced.degraded_segments;
                 protection.degraded_bytes += displaced.degraded_bytes;
+                protection.lacking_bytes += displaced.lacking_bytes;
             }
             if layout_now.parity() > 0 {
                 protection.tolerates = protection.tolerates.min(slice.segments.table.tolerates());

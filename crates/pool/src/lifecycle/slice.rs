@@ -13,7 +13,7 @@ use crate::{
     fork::{forks::Forks, layer::Layer, layers::Layers},
     format::Root,
     host::{front::Front, placed::Placer},
-    integrity::{damage::DamageLog, rebuild::Rebuilding},
+    integrity::{damage::DamageLog, rebuilding::Rebuilding},
     journal::log::Log,
     lifecycle::{counters::Counters, options::PoolOptions, recovered::Recovered, stats::RecoveryStats},
     meta::{PageId, metadata::Metadata},

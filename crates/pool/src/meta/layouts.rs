@@ -29,13 +29,25 @@ pub(crate) struct Layouts {
     data: Layout,
     /// The drives that new segments may lie on, and the domain of each.
     domains: BTreeMap<DriveIndex, Domain>,
+    /// Drives that hold segments still and get no new ones, and the domain of each.
+    leaving: BTreeMap<DriveIndex, Domain>,
     /// The most bytes of a row.
     row_bytes: u32,
 }
 
 impl Layouts {
     pub(crate) fn new(data: Layout, row_bytes: u32, domains: BTreeMap<DriveIndex, Domain>) -> Self {
-        Self { data, domains, row_bytes }
+        Self { data, domains, leaving: BTreeMap::new(), row_bytes }
+    }
+
+    /// The same beside drives that leave.
+    pub(crate) fn beside(self, leaving: BTreeMap<DriveIndex, Domain>) -> Self {
+        Self { leaving, ..self }
+    }
+
+    /// The domain of a drive that holds segments, whether it gets new ones or not.
+    pub(crate) fn domain_of_any(&self, drive: DriveIndex) -> Option<Domain> {
+        self.domain(drive).or_else(|| self.leaving.get(&drive).copied())
     }
 
     /// Whether new segments may lie on a drive.
@@ -72,11 +84,6 @@ impl Layouts {
     /// How many copies table slabs have.
     pub(crate) fn table_copies(&self) -> usize {
         usize::from(self.of_metadata().columns()).max(TABLE_COPIES)
-    }
-
-    /// Whether there is more than one domain, so that copies lie on different drives.
-    pub(crate) fn is_spread(&self) -> bool {
-        self.domain_count() > 1
     }
 
     /// What a segment of data or of metadata gets.

@@ -25,7 +25,7 @@ use quoin_base::{
 use quoin_stripe::{Column, Geometry, StripeSet};
 use quoin_world::{
     RwLock,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64},
 };
 use std::{
     cmp::Reverse,
@@ -34,11 +34,13 @@ use std::{
 };
 use zerocopy::IntoBytes;
 
+pub(crate) mod balance;
 mod choose;
 mod entry;
 mod granted;
 mod held;
 mod index;
+mod leaving;
 mod lengths;
 mod losses;
 mod moves;
@@ -51,6 +53,7 @@ use entry::ReadEntries;
 pub(crate) use entry::encode;
 use granted::Granted;
 use index::Index;
+pub(crate) use leaving::{Holdings, NetUse};
 pub(crate) use losses::Losses;
 pub(crate) use moves::ColumnMove;
 pub(crate) use stream::Stream;
@@ -285,12 +288,6 @@ impl SegmentTable {
         u64::from(self.slab_bytes)
     }
 
-    /// Lays out new data and metadata so from now on.
-    pub(crate) fn set_layouts(&self, layouts: Layouts) {
-        self.inner.write().layouts = layouts;
-        self.may_be_displaced.store(true, Ordering::Release);
-    }
-
     /// How new data and metadata is laid out.
     pub(crate) fn layouts(&self) -> Layouts {
         self.inner.read().layouts.clone()
@@ -483,12 +480,12 @@ impl SegmentTable {
 }
 
 impl Inner {
-    /// The drive with the most free slabs.
+    /// The drive with the most free slabs, of those that get new segments.
     fn roomiest_drive(&self) -> Option<DriveIndex> {
         let by_room = |(drive, free): &(&DriveIndex, &BTreeSet<u32>)| (free.len(), Reverse(**drive));
         self.free_slabs
             .iter()
-            .filter(|(_, free)| !free.is_empty())
+            .filter(|(drive, free)| !free.is_empty() && self.layouts.takes(**drive))
             .max_by_key(by_room)
             .map(|(drive, _)| *drive)
     }
@@ -507,7 +504,12 @@ impl Inner {
 
     /// What live data takes, in sectors, as if it was laid out as new data is.
     fn net_live_sectors(&self) -> u64 {
-        let layout = self.layouts.of_data();
+        self.net_live_sectors_as(&self.layouts)
+    }
+
+    /// The same if new data was laid out so.
+    fn net_live_sectors_as(&self, layouts: &Layouts) -> u64 {
+        let layout = layouts.of_data();
         let (data, columns) = (u64::from(layout.data()), u64::from(layout.columns()));
         let net = |(&(its_data, its_parity), sectors): (&(u8, u8), &u64)| {
             let its_columns = u64::from(its_data) + u64::from(its_parity);

@@ -95,14 +95,15 @@ impl RowWriter {
         Some(location)
     }
 
-    /// Adds nothing more to segments that lack a column, because a drive was lost: what is written next is whole.
+    /// Adds nothing more to segments that lack a column, because a drive was lost, or have one on a drive that leaves: what is
+    /// written next is whole, and stays.
     pub(crate) fn leave_degraded(&mut self, segments: &Segments, generation: CheckpointGeneration) {
         let losses = segments.table.losses();
         if std::mem::replace(&mut self.losses, losses) == losses {
             return;
         }
         self.end_row(segments);
-        let (left, kept) = self.open.drain(..).partition(|(id, _)| segments.table.is_degraded(*id));
+        let (left, kept) = self.open.drain(..).partition(|(id, _)| segments.table.is_unfit(*id));
         self.open = kept;
         self.turn = 0;
         left.into_iter().for_each(|(id, _): (SegmentId, Segment)| segments.seal(id, generation));

@@ -73,7 +73,12 @@ impl Space {
     pub(crate) fn slabs_short_of(&self, pending: Promise, charged: u64) -> u64 {
         let reserved = *self.reserved.lock();
         let promised = self.promised(charged, &super::Reserved { pending, ..reserved });
-        match promised.saturating_sub(self.limit()) {
+        self.slabs_of_bytes(promised.saturating_sub(self.limit()))
+    }
+
+    /// How many slabs leave so many bytes for host data.
+    pub(super) fn slabs_of_bytes(&self, bytes: u64) -> u64 {
+        match bytes {
             0 => 0,
             short => short.div_ceil(least_kept(self.filled_bytes)) + self.overhead().for_table_slabs(),
         }
@@ -113,7 +118,8 @@ impl Slice {
         self.ask_for(self.space.slabs_for_blocks(blocks));
     }
 
-    fn ask_for(&self, slabs: u64) {
+    /// Asks for so many net slabs.
+    pub(crate) fn ask_for(&self, slabs: u64) {
         self.store.want(self.id(), self.space.overhead().raw(slabs));
         self.requests.nudge();
     }

@@ -19,6 +19,7 @@
 //!    promised.
 
 mod grow;
+mod other_drives;
 mod overhead;
 pub(crate) mod report;
 pub(crate) mod reserve;

@@ -32,7 +32,7 @@ impl Store {
         self.health().check()?;
         let name = disk.name().to_owned();
         let refuse = |why: String| PoolError::Refused(format!("drive {name} cannot be added: {why}"));
-        if self.drives().any(|drive| drive.name() == name) {
+        if self.needed_drives().any(|drive| drive.name() == name) {
             return Err(refuse("the pool has it already".into()));
         }
         let index = self.members().next_index;

@@ -187,6 +187,12 @@ impl Grants {
         self.nobodys.load(Ordering::Acquire)
     }
 
+    /// The same of all drives but one.
+    pub(super) fn nobodys_but(&self, drive: DriveIndex) -> u64 {
+        let drives = self.drives.lock();
+        drives.iter().filter(|of| of.drive.index() != drive).map(OfDrive::nobodys).sum()
+    }
+
     /// The slabs that a slice holds, by drive.
     pub(super) fn granted_to(&self, slice: SliceId) -> Vec<(DriveIndex, BTreeSet<u32>)> {
         let holder = holder(slice);
@@ -271,7 +277,8 @@ impl Grants {
             let of = &mut drives[*drive];
             if !failed.contains_key(&of.drive.index()) {
                 slabs.iter().for_each(|slab| of.holders[*slab as usize] = to);
-                count += slabs.len() as u64;
+                // Of one that is left out, none counts as ungranted.
+                count += if of.is_out { 0 } else { slabs.len() as u64 };
             }
         }
         // Drives without the data role have none.

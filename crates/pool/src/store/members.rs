@@ -6,7 +6,7 @@
 //! 2. One change is made at a time. Its generation is higher than any written before, in force or not.
 //! 3. A change that could not be hardened, or was abandoned meanwhile, takes the pool offline: some voters may have it.
 //!    The next opening decides whether it counts, and writes the outcome to all voters.
-//! 4. Voters are appointed when the pool is opened only: then every root is brought to them before the pool serves.
+//! 4. Voters are appointed when the pool is opened, and when one leaves: every root is brought to them before they count.
 
 use super::{Store, grants::FailedDrives};
 use crate::{
@@ -87,7 +87,10 @@ fn voters<'a>(drives: &'a [Arc<Drive>], members: &Members) -> impl Iterator<Item
 
 /// The generation of the journal's set grows when the set is another one.
 fn count_journal_set(after: &mut Members, before: &Members) {
-    let set = |members: &Members| members.in_journal().map(|member| member.index).collect::<Vec<_>>();
+    // Extents are begun on the active ones of it only, so that one that leaves is another set too.
+    let set = |members: &Members| {
+        members.in_journal().map(|member| (member.index, member.state)).collect::<Vec<_>>()
+    };
     if set(after) != set(before) {
         after.journal_set = before.journal_set + 1;
     }
@@ -164,6 +167,15 @@ impl Store {
         &self,
         change: impl FnOnce(&mut Members) -> Result<(), PoolError>,
     ) -> Result<(), PoolError> {
+        self.change_appointing(&[], change).await
+    }
+
+    /// The same for a change that makes these drives voters. They have the table in force, and every root.
+    pub(super) async fn change_appointing(
+        &self,
+        appointed: &[DriveIndex],
+        change: impl FnOnce(&mut Members) -> Result<(), PoolError>,
+    ) -> Result<(), PoolError> {
         let _turn = self.membership.turn.lock().await;
         self.health().check()?;
         let before = self.members();
@@ -183,8 +195,8 @@ impl Store {
             !voted && after.get(index).is_some_and(|member| member.votes)
         };
         assert!(
-            !after.all.iter().any(|member| gets_voter(member.index)),
-            "voters are appointed when a pool is opened"
+            after.all.iter().all(|member| !gets_voter(member.index) || appointed.contains(&member.index)),
+            "voters are appointed when every root was brought to them"
         );
 
         // Durable on the voters of the table before, then in force.
@@ -274,11 +286,12 @@ impl Store {
         // NOTE: before anything counts that was written without them.
         for member in &members.all {
             self.grants.leave_out(member.index, member.state != MemberState::Active);
-            let was_needed = before.get(member.index).is_some_and(Member::is_needed);
-            if was_needed && member.is_lost() {
-                let tenants = self.tenants.lock();
+            let Some(was) = before.get(member.index) else { continue };
+            let tenants = self.tenants.lock();
+            if was.is_needed() && member.is_lost() {
                 tenants.iter().for_each(|tenant| tenant.lose(member.index, members.generation));
             }
+            self.tell_of_leaving(&tenants, was, member);
         }
         self.membership.journal_set.store(members.journal_set, Ordering::Release);
         // Lanes that wait for a free extent may make one of the drives that are left.
@@ -324,9 +337,9 @@ impl Store {
 
     /// Whether a slice would lose data or metadata without a drive.
     fn would_lose(&self, members: &Members, index: DriveIndex) -> bool {
-        // Without a layout that tolerates failures, a drive is waited for, whatever it holds.
+        // Without a layout that tolerates failures, a drive is waited for, whatever it holds, unless it was evacuated.
         if self.label.layout.parity() == 0 {
-            return true;
+            return !self.is_evacuated(members, index);
         }
         let is_lost = |drive| members.get(drive).is_none_or(|member| !member.is_needed());
         let tenants = self.tenants.lock();
@@ -337,7 +350,7 @@ impl Store {
 
     /// Whether the pool can go on without the drive of this name.
     pub(crate) fn may_do_without(&self, drive: &str) -> bool {
-        let drive = self.drives().find(|d| d.name() == drive);
+        let drive = self.drive_named(drive);
         drive.is_some_and(|drive| self.why_needed(&self.members(), drive.index()).is_none())
     }
 

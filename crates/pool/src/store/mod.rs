@@ -15,16 +15,20 @@ mod columns;
 mod domains;
 mod grants;
 pub(crate) mod health;
+mod leaving;
 mod members;
 pub(crate) mod pace;
+pub(crate) mod rate;
 pub(crate) mod repairs;
 pub(crate) mod roots;
 pub(crate) mod shortage;
+mod unreadable;
+mod voters;
 
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{PAGE_BYTES, POOL_BLOCK_BYTES},
+    format::POOL_BLOCK_BYTES,
     meta::{Domain, Layouts},
 };
 use claims::Claims;
@@ -39,12 +43,13 @@ use pace::Pace;
 use quoin_base::{
     ByteRange, CheckpointGeneration, DriveIndex, Epoch, Layout, MembersGeneration, PoolId, SliceId,
 };
-use quoin_drive::{Drive, DriveError, DriveSet, Label, Member, MemberState, Members, raise_set};
+use quoin_drive::{Drive, DriveSet, Label, Member, MemberState, Members, raise_set};
 use quoin_stripe::{Column, ColumnSet, Columns, Read, StripeError, StripeSet, Written};
 use quoin_world::{
-    AsyncMutex, Buf, DiskError, Mutex, Slice as Bytes,
+    AsyncMutex, Buf, Mutex, Slice as Bytes,
     atomic::{AtomicBool, Ordering},
 };
+use rate::Rate;
 use repairs::{RepairCounts, RepairKind, Repairs};
 use shortage::Shortage;
 use std::{
@@ -65,6 +70,15 @@ pub(crate) trait Tenant: Send + Sync {
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
     fn lose(&self, drive: DriveIndex, members: MembersGeneration);
+
+    /// Other drives take new data than before.
+    fn lay_out(&self);
+
+    /// Whether anything refers to a drive: in RAM, or in a checkpoint that may be opened.
+    fn refers_to(&self, drive: DriveIndex) -> bool;
+
+    /// A drive is gone, durably. Nothing referred to it.
+    fn forget(&self, drive: DriveIndex);
 }
 
 pub(crate) struct Store {
@@ -79,10 +93,16 @@ pub(crate) struct Store {
     health: Health,
     shortage: Shortage,
     pace: Pace,
+    rate: Rate,
+    balances: AtomicBool,
     repairs: Repairs,
     may_lack_room: AtomicBool,
-    /// Held while a drive is added.
+    /// Held while a drive is added or leaves.
     adding: AsyncMutex,
+    /// Held while a root is written, and while drives become voters.
+    rooting: AsyncMutex,
+    /// A drive that may leave: nothing new is put there while that is found out.
+    may_leave: Mutex<Option<DriveIndex>>,
     /// Each says whether a slice has something in the journal on this drive and on no other of the set.
     needs: Mutex<Vec<Needs>>,
     tenants: Mutex<Vec<Arc<dyn Tenant>>>,
@@ -162,6 +182,8 @@ impl Store {
         Self {
             may_lack_room: AtomicBool::new(drives.iter().any(|drive| drive.may_lack_room())),
             adding: AsyncMutex::new(),
+            rooting: AsyncMutex::new(),
+            may_leave: Mutex::default(),
             columns: Columns::new(drives),
             label,
             epoch,
@@ -172,6 +194,8 @@ impl Store {
             health: Health::default(),
             shortage: Shortage::default(),
             pace: Pace::default(),
+            rate: Rate::default(),
+            balances: AtomicBool::new(false),
             repairs: Repairs::default(),
             needs: Mutex::default(),
             tenants: Mutex::default(),
@@ -236,13 +260,7 @@ impl Store {
 
     /// How new segments are laid out, over the drives that they may lie on and their fault domains.
     pub(crate) fn layouts(&self) -> Layouts {
-        let members = self.members();
-        let takes_data = |drive: &DriveIndex| {
-            let member = members.get(*drive);
-            member.is_some_and(|member| member.roles.data && member.state == MemberState::Active)
-        };
-        let domains = domains_of(&members).into_iter().filter(|(drive, _)| takes_data(drive));
-        Layouts::new(self.label.layout, self.label.row_bytes, domains.collect())
+        self.layouts_but(*self.may_leave.lock())
     }
 
     /// What data is laid out as, if there are drives enough.
@@ -323,7 +341,8 @@ impl Store {
     /// Drives that the pool went on without, and the generation of the table that said so first.
     pub(crate) fn lost_drives(&self) -> impl Iterator<Item = (DriveIndex, MembersGeneration)> + use<> {
         let members = self.members();
-        let failed: Vec<_> = members.all.iter().filter(|member| member.is_lost()).collect();
+        // One that is gone was referred to by nothing, and what is older may name it.
+        let failed: Vec<_> = members.all.iter().filter(|member| !member.is_needed()).collect();
         let told: Vec<_> = failed.into_iter().map(|member| (member.index, member.failed_at)).collect();
         told.into_iter()
     }
@@ -367,6 +386,11 @@ impl Store {
     fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
         self.columns.drives()
     }
+
+    /// The drive of this name. One that left may have had it before.
+    fn drive_named(&self, name: &str) -> Option<&Arc<Drive>> {
+        self.drives().filter(|drive| drive.name() == name).last()
+    }
 }
 
 /// Slabs that change hands.
@@ -374,6 +398,11 @@ impl Store {
     /// Slabs that no slice holds.
     pub(crate) fn nobodys_slabs(&self) -> u64 {
         self.grants.nobodys()
+    }
+
+    /// Those on other drives than this.
+    pub(crate) fn nobodys_slabs_but(&self, drive: DriveIndex) -> u64 {
+        self.grants.nobodys_but(drive)
     }
 
     /// Slabs that a slice may get: ungranted ones, and those that other slices can spare.
@@ -489,6 +518,22 @@ impl Store {
         &self.pace
     }
 
+    /// How fast columns are made again and moved.
+    pub(crate) fn rate(&self) -> &Rate {
+        &self.rate
+    }
+
+    /// Whether columns are moved so that drives are used alike.
+    pub(crate) fn balances(&self) -> bool {
+        self.balances.load(Ordering::Acquire)
+    }
+
+    /// Begins or ceases to move columns so that drives are used alike.
+    pub(crate) fn set_balances(&self, balances: bool) {
+        self.balances.store(balances, Ordering::Release);
+        self.health.notify();
+    }
+
     /// What is written to these columns begins in memory, and is long, a multiple of so many bytes.
     pub(crate) fn alignment(&self, columns: &[Column]) -> Result<usize, StripeError> {
         Ok(self.columns.block_bytes(columns)? as usize)
@@ -546,50 +591,4 @@ impl Store {
         // NOTE: where the pool needs the drive, its next write tells.
         let _ = self.do_without(drive, error.into()).await;
     }
-}
-
-/// Drives that fail to read.
-impl Store {
-    /// Whether what failed is damaged: its content is not what it should be, or cannot be read.
-    pub(crate) async fn is_damage(&self, error: &PoolError) -> bool {
-        matches!(error, PoolError::Corrupt { .. }) || self.is_unreadable(error).await
-    }
-
-    /// Whether what failed will not be read by trying again, while its drive reads other places: then it is damaged. A
-    /// drive that reads nothing is away, and may come back with all it holds.
-    pub(crate) async fn is_unreadable(&self, error: &PoolError) -> bool {
-        let (PoolError::Drive(error) | PoolError::Stripe(StripeError::Drive(error))) = error else {
-            return false;
-        };
-        let DriveError::Disk(DiskError::Io { disk, operation: "read", offset, .. }) = error else {
-            return false;
-        };
-        let Some(drive) = self.drives().find(|drive| drive.name() == disk) else {
-            return false;
-        };
-        let slab_bytes = u64::from(self.slab_bytes());
-        let Some(at) = offset.checked_sub(drive.label().slabs_start_bytes) else { return false };
-        let (slab, at) = ((at / slab_bytes) as u32, at % slab_bytes);
-        for _ in 0..TRIES {
-            if drive.read_slab(slab, at, PAGE_BYTES).await.is_ok() {
-                return false;
-            }
-        }
-        reads_otherwise(drive).await
-    }
-
-    /// Whether every drive reads what it certainly holds.
-    pub(crate) async fn every_drive_reads(&self) -> bool {
-        for drive in self.needed_drives() {
-            if !reads_otherwise(drive).await {
-                return false;
-            }
-        }
-        true
-    }
-}
-
-/// Whether a drive reads what it certainly holds.
-async fn reads_otherwise(drive: &Arc<Drive>) -> bool {
-    drive.read_roots(SliceId(0)).await.iter().all(Result::is_ok)
 }

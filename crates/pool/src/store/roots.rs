@@ -166,6 +166,8 @@ impl Store {
         assert_eq!(root.epoch.get(), self.epoch().0, "a root is of its owner's epoch");
         let before = self.generations.lock().insert(slice, CheckpointGeneration(root.generation.get()));
         assert!(before < Some(CheckpointGeneration(root.generation.get())), "generations of roots grow");
+        // NOTE: no drive becomes a voter meanwhile, or it would lack this root.
+        let _turn = self.rooting.lock().await;
         let slot = slot_of(root);
         let voters = self.voters();
         let writes = voters.iter().map(|drive| drive.write_root(slice, slot, Buf::copy_of(root.as_bytes())));

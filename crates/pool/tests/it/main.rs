@@ -10,6 +10,7 @@ mod copy;
 mod cut;
 mod domains;
 mod dropped;
+mod evacuate;
 mod flipped;
 mod freed;
 mod grants;

@@ -11,6 +11,7 @@ mod integrity;
 #[allow(dead_code, reason = "shared with tests that have a process of their own")]
 mod lab;
 mod layouts;
+mod leaving;
 mod links;
 mod memory;
 mod nbd;

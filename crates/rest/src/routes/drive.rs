@@ -11,7 +11,7 @@ use axum::{
     extract::State,
     response::{Json, Response},
 };
-use quoin_api::{Drive, DriveAdd, DriveState, EmulateDrive};
+use quoin_api::{Drive, DriveAdd, DriveEvacuate, DriveReplace, DriveState, EmulateDrive};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -88,6 +88,68 @@ pub(crate) async fn fail(
     Path(drive): Path<String>,
 ) -> Result<Json<Drive>, Failure> {
     Ok(Json(server.change(async move |array| array.fail_drive(&drive).await).await?))
+}
+
+/// Have a drive leave: what it holds moves to the others while hosts use the pool
+#[utoipa::path(
+    post, operation_id = "evacuate_drive", path = "/drives/{drive}/evacuate", tag = "drives",
+    params(("drive" = String, Path, description = "The path of the drive as the list shows it, or the end of that path",
+            example = "drive-1")),
+    request_body = DriveEvacuate,
+    responses((status = 200, description = "It leaves", body = Drive), ChangeProblems)
+)]
+pub(crate) async fn evacuate(
+    State(server): State<Server>,
+    Path(drive): Path<String>,
+    Body(request): Body<DriveEvacuate>,
+) -> Result<Json<Drive>, Failure> {
+    Ok(Json(server.change(async move |array| array.evacuate_drive(&drive, request).await).await?))
+}
+
+/// Have a drive that leaves stay
+#[utoipa::path(
+    delete, operation_id = "cancel_evacuation", path = "/drives/{drive}/evacuate", tag = "drives",
+    params(("drive" = String, Path, description = "The path of the drive as the list shows it, or the end of that path",
+            example = "drive-1")),
+    responses((status = 200, description = "It stays", body = Drive), ChangeProblems)
+)]
+pub(crate) async fn cancel_evacuation(
+    State(server): State<Server>,
+    Path(drive): Path<String>,
+) -> Result<Json<Drive>, Failure> {
+    Ok(Json(server.change(async move |array| array.cancel_evacuation(&drive).await).await?))
+}
+
+/// Remove a drive: it is evacuated first, unless it failed, and is gone when nothing is left on it
+#[utoipa::path(
+    post, operation_id = "remove_drive", path = "/drives/{drive}/remove", tag = "drives",
+    params(("drive" = String, Path, description = "The path of the drive as the list shows it, or the end of that path",
+            example = "drive-1")),
+    request_body = DriveEvacuate,
+    responses((status = 200, description = "It leaves, or is removed already", body = Drive), ChangeProblems)
+)]
+pub(crate) async fn remove(
+    State(server): State<Server>,
+    Path(drive): Path<String>,
+    Body(request): Body<DriveEvacuate>,
+) -> Result<Json<Drive>, Failure> {
+    Ok(Json(server.change(async move |array| array.remove_drive(&drive, request).await).await?))
+}
+
+/// Replace a drive: another one is added in its fault domain, and it is removed when nothing is left on it
+#[utoipa::path(
+    post, operation_id = "replace_drive", path = "/drives/{drive}/replace", tag = "drives",
+    params(("drive" = String, Path, description = "The path of the drive as the list shows it, or the end of that path",
+            example = "drive-1")),
+    request_body = DriveReplace,
+    responses((status = 200, description = "It leaves, or is removed already", body = Drive), ChangeProblems)
+)]
+pub(crate) async fn replace(
+    State(server): State<Server>,
+    Path(drive): Path<String>,
+    Body(request): Body<DriveReplace>,
+) -> Result<Json<Drive>, Failure> {
+    Ok(Json(server.change(async move |array| array.replace_drive(&drive, request).await).await?))
 }
 
 /// Have an emulated drive fail, be slow, hang, be corrupted or detached, or return

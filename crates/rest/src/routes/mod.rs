@@ -8,6 +8,7 @@ mod group;
 mod host;
 mod job;
 mod mapping;
+mod rebuild;
 mod recycle_bin;
 mod reserve;
 mod schedule;
@@ -92,6 +93,12 @@ fn drives() -> OpenApiRouter<Server> {
         .routes(routes!(drive::list, drive::add))
         .routes(routes!(drive::show))
         .routes(routes!(drive::fail))
+        .routes(routes!(drive::evacuate, drive::cancel_evacuation))
+        .routes(routes!(drive::remove))
+        .routes(routes!(drive::replace))
+        .routes(routes!(rebuild::show, rebuild::change))
+        .routes(routes!(rebuild::start_balance))
+        .routes(routes!(rebuild::stop_balance))
         .routes(routes!(drive::emulate))
 }
 

@@ -17,10 +17,21 @@ impl Inner {
         net_slabs(self.free_by_domain().into_values(), self.layouts.of_data())
     }
 
+    /// The same if they were laid out so.
+    pub(super) fn net_free_as(&self, layouts: &Layouts) -> u64 {
+        let free = self.free_slabs.iter().map(|(drive, free)| (*drive, free.len() as u64));
+        net_slabs(by_domain(layouts, free).into_values(), layouts.of_data())
+    }
+
     /// Slabs that the slice holds, net.
     pub(super) fn net_held(&self) -> u64 {
+        self.net_held_as(&self.layouts)
+    }
+
+    /// The same if they were laid out so.
+    pub(super) fn net_held_as(&self, layouts: &Layouts) -> u64 {
         let held = self.held_slabs.iter().map(|(drive, held)| (*drive, *held));
-        net_slabs(by_domain(&self.layouts, held).into_values(), self.layouts.of_data())
+        net_slabs(by_domain(layouts, held).into_values(), layouts.of_data())
     }
 
     /// How a new segment of a stream is spread, and over which drives other than these: those with the most free slabs, of

@@ -11,7 +11,7 @@
 //!    finds the columns that are missing by when their segments were last written to.
 
 use super::{Inner, Segment, SegmentState, SegmentTable};
-use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, SegmentId};
+use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration};
 use quoin_stripe::{Column, ColumnSet};
 use quoin_world::atomic::Ordering;
 
@@ -149,15 +149,9 @@ impl SegmentTable {
         inner.members_known = inner.members_known.max(members);
     }
 
-    /// Grows with every drive that is lost: open segments may have become unfit to be added to.
+    /// Grows with every drive that is lost or leaves: open segments may have become unfit to be added to.
     pub(crate) fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
-    }
-
-    /// Whether a segment lacks a column.
-    pub(crate) fn is_degraded(&self, id: SegmentId) -> bool {
-        let inner = self.inner.read();
-        inner.segments.get(id.0 as usize).is_some_and(|segment| inner.is_degraded(segment))
     }
 
     /// Generation of the newest table of members whose losses the table knows. Asked for before the table's pages are fixed for
@@ -214,11 +208,6 @@ impl Inner {
                 self.miss(id, column.drive);
             }
         }
-    }
-
-    fn is_degraded(&self, segment: &Segment) -> bool {
-        let is_there = |column: &Column| self.held_slabs.contains_key(&column.drive);
-        !segment.stripes.missing.is_empty() || !segment.stripes.columns.iter().all(is_there)
     }
 
     /// A slab comes free. Of a drive that was lost it will be found when the drive comes back.

@@ -10,8 +10,12 @@
 //! 2. The old column's slab is used again only when a checkpoint that does not name it is durable and readers have left.
 
 use super::{Inner, LeftSlab, Quarantined, Segment, SegmentState, SegmentTable};
-use crate::{meta::layouts::Domain, segment::readers::ReaderEpochs};
-use quoin_base::{SECTOR_BYTES, SegmentGeneration, SegmentId};
+use crate::{
+    bugs::{Bug, planted},
+    meta::layouts::Domain,
+    segment::readers::ReaderEpochs,
+};
+use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
 use std::collections::BTreeSet;
@@ -31,17 +35,31 @@ pub(crate) struct ColumnMove {
     pub to: Column,
 }
 
+impl ColumnMove {
+    /// The drive that it leaves.
+    pub(crate) fn from(&self) -> DriveIndex {
+        self.stripes.columns[self.place].drive
+    }
+
+    /// Which segment, as it was when the move began.
+    pub(crate) fn generation(&self) -> SegmentGeneration {
+        self.generation
+    }
+}
+
 /// What is to lie elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Displaced {
     /// Segments that lack a column, and the live bytes in them.
     pub degraded_segments: u64,
     pub degraded_bytes: u64,
+    /// Bytes of the columns that they lack.
+    pub lacking_bytes: u64,
 }
 
 impl Segment {
     /// True when nothing more is written to it, and all that was is hardened.
-    fn is_settled(&self, inner: &Inner) -> bool {
+    pub(super) fn is_settled(&self, inner: &Inner) -> bool {
         self.state == SegmentState::Sealed
             && self.rows_under_way == 0
             && self.placed_sectors == 0
@@ -78,13 +96,28 @@ impl Inner {
         let others = segment.stripes.columns.iter().enumerate();
         let taken: BTreeSet<Domain> = others
             .filter(|(other, _)| *other != place && !gone.has(*other))
-            .filter_map(|(_, column)| self.layouts.domain(column.drive))
+            .filter_map(|(_, column)| self.layouts.domain_of_any(column.drive))
             .collect();
         let free = self.free_slabs.iter().filter(|(drive, free)| {
             !free.is_empty() && self.layouts.domain(**drive).is_some_and(|domain| !taken.contains(&domain))
         });
         let (drive, free) = free.max_by_key(|(drive, free)| (free.len(), std::cmp::Reverse(**drive)))?;
         free.first().map(|slab| Column { drive: *drive, slab: *slab })
+    }
+
+    /// Takes the slab for a column of a segment.
+    pub(super) fn take_for_move(&mut self, id: usize, place: usize, to: Column) -> ColumnMove {
+        let is_free = self.free_slabs.get_mut(&to.drive).is_some_and(|free| free.remove(&to.slab));
+        assert!(is_free, "a column is moved to a free slab");
+        let segment = &self.segments[id];
+        ColumnMove {
+            segment: SegmentId(id as u32),
+            generation: segment.generation,
+            stripes: segment.stripes.clone(),
+            place,
+            written_bytes: segment.written_bytes,
+            to,
+        }
     }
 
     /// Whether moving what is live elsewhere protects it better: new segments tolerate more failures.
@@ -105,7 +138,7 @@ impl Inner {
     pub(super) fn free_left_slabs(&mut self, may: impl Fn(&Quarantined) -> bool) -> bool {
         let before = self.left_slabs.len();
         for left in std::mem::take(&mut self.left_slabs) {
-            if may(&left.wait) {
+            if may(&left.wait) || planted(Bug::ReuseLeftEarly) {
                 self.comes_free(left.column);
             } else {
                 self.left_slabs.push(left);
@@ -156,29 +189,23 @@ impl SegmentTable {
                 continue;
             }
             let gone = inner.gone(segment);
-            let Some(place) = gone.with(inner.leaving(segment)).iter().next() else { continue };
+            let places = gone.with(inner.leaving(segment));
+            if places.is_empty() {
+                continue;
+            }
             let left = usize::from(segment.stripes.geometry.parity).saturating_sub(gone.len());
             if gone.len() > usize::from(segment.stripes.geometry.parity)
                 || best.is_some_and(|(least, ..)| least <= left)
             {
                 continue;
             }
-            if let Some(to) = inner.slab_for(segment, place) {
+            let mut found = places.iter().filter_map(|place| Some((place, inner.slab_for(segment, place)?)));
+            if let Some((place, to)) = found.next() {
                 best = Some((left, id as u32, place, to));
             }
         }
         let (_, id, place, to) = best?;
-        let is_free = inner.free_slabs.get_mut(&to.drive).is_some_and(|free| free.remove(&to.slab));
-        assert!(is_free, "a column is moved to a free slab");
-        let segment = &inner.segments[id as usize];
-        Some(ColumnMove {
-            segment: SegmentId(id),
-            generation: segment.generation,
-            stripes: segment.stripes.clone(),
-            place,
-            written_bytes: segment.written_bytes,
-            to,
-        })
+        Some(inner.take_for_move(id as usize, place, to))
     }
 
     /// Puts the new column in the place of the old one, if it was made and the segment is still what it was. Otherwise its slab
@@ -232,8 +259,7 @@ impl SegmentTable {
         };
         let is_any = inner.segments.iter().any(is_displaced);
         let copies = inner.layouts.table_copies();
-        let lacks_copy = inner.layouts.is_spread()
-            && self.table_slabs.is_any_incomplete(copies, |drive| inner.layouts.takes(drive));
+        let lacks_copy = self.table_slabs.is_any_incomplete(copies, &inner.layouts);
         // NOTE: with the lock held, under which columns are displaced.
         self.may_be_displaced.store(is_any || lacks_copy, Ordering::Release);
         is_any
@@ -250,6 +276,8 @@ impl SegmentTable {
             if !inner.gone(segment).is_empty() {
                 displaced.degraded_segments += 1;
                 displaced.degraded_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+                let of_column = segment.written_bytes / u64::from(segment.stripes.geometry.data);
+                displaced.lacking_bytes += inner.gone(segment).len() as u64 * of_column;
             }
         }
         displaced

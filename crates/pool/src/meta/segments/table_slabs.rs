@@ -32,7 +32,7 @@ use crate::{
 use quoin_base::{DriveIndex, PageNumber};
 use quoin_stripe::Column;
 use quoin_world::Mutex;
-use std::{cmp::Reverse, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 struct TableSlab {
     columns: Arc<[Column]>,
@@ -198,21 +198,30 @@ impl TableSlabs {
         left
     }
 
-    /// A slab whose copies do not all lie on drives for which `stays` is true, or that has fewer than `copies`: its position, its
-    /// columns, and those that stay.
-    fn incomplete(&self, copies: usize, stays: impl Fn(DriveIndex) -> bool) -> Option<(usize, Vec<Column>)> {
+    /// A slab that has a copy on a drive that leaves, fewer than `copies`, or copies in fewer domains than there could be: its
+    /// position and its columns.
+    fn incomplete(&self, copies: usize, layouts: &Layouts) -> Option<(usize, Vec<Column>)> {
+        let domains = copies.min(layouts.domain_count());
         // One at a time: each takes a while to copy.
         let inner = self.inner.lock();
         inner.slabs.iter().enumerate().find_map(|(at, slab)| {
-            let columns = slab.columns.to_vec();
-            let staying = columns.iter().filter(|column| stays(column.drive)).count();
-            (staying < columns.len() || staying < copies).then_some((at, columns))
+            let staying = slab.columns.iter().filter_map(|column| layouts.domain(column.drive));
+            let is_whole = staying.clone().count() >= slab.columns.len().max(copies)
+                && staying.collect::<BTreeSet<_>>().len() >= domains;
+            (!is_whole).then(|| (at, slab.columns.to_vec()))
         })
     }
 
     /// Whether there is such a slab.
-    pub(super) fn is_any_incomplete(&self, copies: usize, stays: impl Fn(DriveIndex) -> bool) -> bool {
-        self.incomplete(copies, stays).is_some()
+    pub(super) fn is_any_incomplete(&self, copies: usize, layouts: &Layouts) -> bool {
+        self.incomplete(copies, layouts).is_some()
+    }
+
+    /// Whether a drive has a copy that a root names, or named until the next one is durable.
+    pub(super) fn is_on(&self, drive: DriveIndex) -> bool {
+        let inner = self.inner.lock();
+        let named = inner.slabs.iter().map(|slab| &slab.columns).chain(&inner.leaving);
+        named.flat_map(|columns| columns.iter()).any(|column| column.drive == drive)
     }
 
     /// The slab at a position has these columns from now on. The root that is written next names them; the old ones that are
@@ -315,16 +324,20 @@ impl SegmentTable {
         let mut inner = self.inner.write();
         let copies = inner.layouts.table_copies();
         let Inner { layouts, free_slabs, .. } = &mut *inner;
-        let (at, columns) = self.table_slabs.incomplete(copies, |drive| layouts.takes(drive))?;
-        let taken = |drive: DriveIndex| {
-            columns.iter().any(|column| {
-                layouts.takes(column.drive) && layouts.domain(column.drive) == layouts.domain(drive)
-            })
+        let (at, columns) = self.table_slabs.incomplete(copies, layouts)?;
+        let staying: Vec<_> = columns.iter().filter(|column| layouts.takes(column.drive)).collect();
+        let is_taken = |drive: DriveIndex| {
+            staying.iter().any(|column| layouts.domain(column.drive) == layouts.domain(drive))
         };
-        let free = free_slabs
-            .iter_mut()
-            .filter(|(drive, free)| layouts.takes(**drive) && !free.is_empty() && !taken(**drive));
-        let (drive, free) = free.max_by_key(|(drive, free)| (free.len(), Reverse(**drive)))?;
+        let is_used = |drive: DriveIndex| staying.iter().any(|column| column.drive == drive);
+        // With fewer domains than copies, some share one, or even a drive: that is better than a copy less.
+        let is_spread = staying.iter().filter_map(|column| layouts.domain(column.drive));
+        let may_share = is_spread.collect::<BTreeSet<_>>().len() >= layouts.domain_count();
+        let free = free_slabs.iter_mut().filter(|(drive, free)| {
+            layouts.takes(**drive) && !free.is_empty() && (may_share || !is_taken(**drive))
+        });
+        let (drive, free) =
+            free.max_by_key(|(drive, free)| (!is_used(**drive), free.len(), Reverse(**drive)))?;
         let to = Column { drive: *drive, slab: free.pop_first()? };
         Some(TableCopy { at, columns, to })
     }
@@ -338,6 +351,13 @@ impl SegmentTable {
         }
         let stays = |column: &&Column| inner.layouts.takes(column.drive);
         let mut columns: Vec<_> = copy.columns.iter().filter(stays).copied().collect();
+        // Of those that share a domain one goes, if there are enough without it.
+        let domain = |column: &Column| inner.layouts.domain(column.drive);
+        let twice = (1..columns.len())
+            .find(|at| columns[..*at].iter().any(|column| domain(column) == domain(&columns[*at])));
+        if let Some(at) = twice.filter(|_| columns.len() >= inner.layouts.table_copies()) {
+            columns.remove(at);
+        }
         columns.push(copy.to);
         self.table_slabs.put(copy.at, &columns);
     }

@@ -342,3 +342,37 @@ fn a_drive_that_only_lacks_room_is_not_given_up() {
     assert!(matches!(outcome.unwrap(), Err(PoolError::Drive(DriveError::NoRoom { .. }))));
     assert_eq!(state(&store, 2), MemberState::Active);
 }
+
+#[test]
+fn a_drive_that_votes_in_the_place_of_another_has_the_table_and_every_root() {
+    let rig = Rig::new(7);
+    let store = rig.open();
+    let disk = rig.world.disk("added", 10 << 20);
+    let (changing, added) = (store.clone(), disk.clone());
+    rig.world
+        .run(async move {
+            let (store, id) = (changing, quoin_base::DriveId(uuid::Uuid::from_u128(9)));
+            let new = store.add_drive(added, String::new(), id, 0).await.unwrap();
+            store.set_leaving(DriveIndex(3), true).await.unwrap();
+            store.appoint_beside(DriveIndex(3)).await.unwrap();
+            let members = store.members();
+            let votes = |index| members.get(index).unwrap().votes;
+            assert!(votes(new) && !votes(DriveIndex(3)));
+            assert_eq!(members.get(DriveIndex(3)).unwrap().state, MemberState::Leaving);
+            // The table in force before the change: the next one goes to it as to the others.
+            let [first, _] = store.drive(new).unwrap().read_members().await;
+            assert!(matches!(first, MembersCopy::Sound(_)));
+            let slots = store.root_slots(quoin_base::SliceId(0)).await;
+            let newest = crate::store::roots::newest(&slots).unwrap();
+            let has_it = |drive: &str| {
+                let is_newest = |root: &crate::format::Root| root.age() == newest.age();
+                slots.iter().any(|slot| slot.drive == drive && slot.content.root().is_some_and(is_newest))
+            };
+            assert!(["d0", "d1", "d2", "added"].into_iter().all(has_it));
+            assert!(!slots.iter().any(|slot| slot.drive == "d3"));
+        })
+        .unwrap();
+    let disks = [rig.disks(&[0, 1, 2, 3]), vec![disk as Arc<dyn Disk>]].concat();
+    let opened = async move { Store::take_over(open_set(disks).await?).await.map(|_| ()) };
+    rig.world.run(opened).unwrap().unwrap();
+}

@@ -44,17 +44,39 @@ impl Rig {
     }
 
     pub(crate) fn with_roles(seed: u64, roles: &[Roles], drive_bytes: u64, slices: u8) -> Self {
-        Self::laid_out(seed, roles, drive_bytes, slices, Layout::NONE)
+        let journal_bytes = 2 * MIB * u64::from(slices);
+        Self::laid_out(seed, roles, drive_bytes, slices, (Layout::NONE, journal_bytes))
     }
 
     /// On as many drives as the layout takes, and one more.
     pub(crate) fn protected(seed: u64, layout: Layout, drive_bytes: u64) -> Self {
-        let both = Roles { journal: true, data: true };
-        let drives = usize::from(layout.columns()) + 1;
-        Self::laid_out(seed, &vec![both; drives], drive_bytes, 1, layout)
+        Self::of_drives(seed, layout, usize::from(layout.columns()) + 1, drive_bytes)
     }
 
-    fn laid_out(seed: u64, roles: &[Roles], drive_bytes: u64, slices: u8, layout: Layout) -> Self {
+    pub(crate) fn of_drives(seed: u64, layout: Layout, drives: usize, drive_bytes: u64) -> Self {
+        let both = Roles { journal: true, data: true };
+        Self::laid_out(seed, &vec![both; drives], drive_bytes, 1, (layout, 2 * MIB))
+    }
+
+    /// With so much journal on each of its drives that it can do without one.
+    pub(crate) fn to_evacuate(seed: u64, layout: Layout, roles: &[Roles], slices: u8) -> Self {
+        let journal_bytes = 4 * MIB * u64::from(slices);
+        Self::laid_out(seed, roles, 26 * MIB * u64::from(slices), slices, (layout, journal_bytes))
+    }
+
+    /// The same disks but one.
+    pub(crate) fn without(&self, disk: usize) -> Self {
+        let disks = self.disks.iter().enumerate().filter(|(at, _)| *at != disk);
+        Self { world: self.world.clone(), disks: disks.map(|(_, disk)| disk.clone()).collect() }
+    }
+
+    fn laid_out(
+        seed: u64,
+        roles: &[Roles],
+        drive_bytes: u64,
+        slices: u8,
+        (layout, journal_bytes): (Layout, u64),
+    ) -> Self {
         let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
         let disk = |i: usize| world.disk(&format!("d{i}"), drive_bytes + MIB);
         let disks = (0..roles.len()).map(disk).collect();
@@ -65,7 +87,7 @@ impl Rig {
             pool_name: "test".into(),
             slab_bytes: SLAB,
             row_bytes: SLAB / 4,
-            journal_bytes: Some(2 * MIB * u64::from(slices)),
+            journal_bytes: Some(journal_bytes),
             slices,
             journal_columns: layout.parity() + 1,
             layout,

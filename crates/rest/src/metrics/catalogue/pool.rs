@@ -152,6 +152,12 @@ pub(super) static POOL: Table<PoolStats> = Table {
             "Times that buffered data was found changed in RAM.",
             |p| p.ram_faults,
         ),
+        Row::count(
+            "quoin_pool_rebuilt_columns_total",
+            "Columns of segments that were rebuilt on other drives, or moved there.",
+            |p| p.rebuilt_columns,
+        ),
+        Row::count("quoin_pool_rebuilt_bytes_total", "Data written for that.", |p| p.rebuilt_bytes),
         Row::level(
             "quoin_pool_uncleanable_segments",
             "Segments that the cleaner skips because it cannot read them.",
@@ -171,6 +177,11 @@ pub(super) static PROTECTION: Table<Protection> = Table {
         Row::level("quoin_degraded_bytes", "Data and metadata in segments that lack a column.", |p| {
             p.degraded_bytes
         }),
+        Row::level(
+            "quoin_rebuild_left_bytes",
+            "Bytes of the columns that segments lack: what a rebuild has yet to make.",
+            |p| p.lacking_bytes,
+        ),
         Row::level(
             "quoin_failures_tolerated",
             "Failures of fault domains that are tolerated now, without loss and without the pool going offline.",
