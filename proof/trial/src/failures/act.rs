@@ -1,7 +1,7 @@
 //! What happens to drives while writers write.
 
 use super::{History, drives::Behaviour};
-use crate::process::wait_until;
+use crate::process::{pause, wait_until};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::time::Duration;
@@ -13,7 +13,7 @@ impl History {
     /// Does something that can be done now, and tells what.
     pub(super) fn act(&mut self) -> Result<String> {
         loop {
-            let done = match self.rng.below(10) {
+            let done = match self.rng.below(12) {
                 0 => self.lose("fail")?,
                 1 => self.lose("detach")?,
                 2 => self.lose("hang")?,
@@ -22,6 +22,8 @@ impl History {
                 5 => self.rot()?,
                 6 | 7 => self.give_back()?,
                 8 => self.add()?,
+                9 => self.remove()?,
+                10 => self.evacuate_and_cancel()?,
                 _ => {
                     self.wait_for_rebuild()?;
                     Some("rebuilt".to_owned())
@@ -134,6 +136,37 @@ impl History {
         let place = self.drives.all.len() - 1;
         self.tell(&["drive", "add", &name, "--domain", &format!("drive{place}")])?;
         Ok(Some(format!("add {place}")))
+    }
+
+    /// Has a drive evacuated and removed, if the others have room for what it holds.
+    fn remove(&mut self) -> Result<Option<String>> {
+        let Some(place) = self.some_active(false)? else { return Ok(None) };
+        let name = self.drives.all[place].name();
+        self.note(&format!("drive remove {name} --narrower --wait"))?;
+        let outcome = self.array.tell(&["drive", "remove", &name, "--narrower", "--wait"]);
+        if let Err(refused) = outcome {
+            let why = refused.to_string();
+            ensure!(why.contains("cannot be evacuated"), "{why}");
+            return Ok(None);
+        }
+        self.drives.all[place].behaves = Behaviour::IsOut;
+        Ok(Some(format!("remove {place}")))
+    }
+
+    /// Begins to evacuate a drive, and has it stay after all.
+    fn evacuate_and_cancel(&mut self) -> Result<Option<String>> {
+        let Some(place) = self.some_active(false)? else { return Ok(None) };
+        let name = self.drives.all[place].name();
+        self.note(&format!("drive evacuate {name} --narrower"))?;
+        let outcome = self.array.tell(&["drive", "evacuate", &name, "--narrower"]);
+        if let Err(refused) = outcome {
+            let why = refused.to_string();
+            ensure!(why.contains("cannot be evacuated"), "{why}");
+            return Ok(None);
+        }
+        pause(Duration::from_millis(self.rng.below(300)))?;
+        self.tell(&["drive", "evacuate", &name, "--cancel"])?;
+        Ok(Some(format!("evacuate {place} and cancel")))
     }
 
     fn listed(&self) -> Result<Vec<Value>> {
