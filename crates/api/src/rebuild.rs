@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 #[serde(rename_all = "lowercase")]
 pub enum BalanceMode {
     /// Whenever drives are used unevenly, after one was added for instance.
-    #[default]
     Auto,
     /// Only when it is started by hand.
+    #[default]
     Manual,
 }
 

@@ -4,7 +4,8 @@
 //! one with the smallest, while these are far apart; once that has begun, until they are close.
 //!
 //! Invariants:
-//! 1. A move makes the larger of the two shares smaller and never the smaller one the larger: so no column moves to and fro.
+//! 1. A move makes the larger of the two shares smaller and never the smaller one the larger, by the figures of when it began.
+//!    Others are under way meanwhile, so that a column may move once more; how uneven drives are only falls in the long run.
 //! 2. What moves is worth it: most of its segment is live, or the cleaner would move it soon once more. Metadata is not moved:
 //!    checkpoints write it anew all the time, to the drives with the most room.
 
