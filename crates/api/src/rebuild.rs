@@ -72,10 +72,10 @@ pub struct Rebuild {
 #[serde(deny_unknown_fields)]
 pub struct RebuildUpdate {
     /// How fast the pool rebuilds and moves data beside hosts at least; 0: not at all, if hosts need all.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::optional_int64")]
     pub min_rate_bytes_s: Option<u64>,
     /// How fast it does at most; 0: no limit. It goes before the least.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::optional_int64")]
     pub max_rate_bytes_s: Option<u64>,
     /// When drives are balanced.
     #[serde(default)]

@@ -133,18 +133,22 @@ impl Array {
     /// `Offline` while the pool is not open.
     pub async fn balance(&self, begins: bool) -> Result<api::Rebuild, ArrayError> {
         let pool = self.pool()?;
-        {
+        let before = {
             let mut rebuilds = self.rebuilds();
-            rebuilds.by_hand = begins.then_some(0);
+            let before = std::mem::replace(&mut rebuilds.by_hand, begins.then_some(0)).is_some();
             if begins || rebuilds.record.balance == BalanceMode::Manual {
                 pool.set_balancing(begins);
             } else {
                 // It is begun again by itself when drives are uneven, or when it is asked for.
                 pool.set_balancing(false);
             }
-        }
+            before
+        };
         let text = if begins { "balancing of drives started" } else { "balancing of drives stopped" };
-        self.log().record_told(api::Severity::Info, Told::new(self.pool_name(), text));
+        let told = Told::new(self.pool_name(), text).change("balancing", before, begins);
+        if !told.changes.is_empty() {
+            self.log().record_told(api::Severity::Info, told);
+        }
         self.show_rebuild()
     }
 

@@ -212,6 +212,7 @@ async fn work(audit: &Audit<'_>) {
     let added = of(json!({ "path": audit.spare }));
     let event = audit.change("add_drive", array.add_drive(added)).await;
     assert_eq!(field(&event, "state"), (Value::Null, json!("active")));
+    drives_that_leave(audit).await;
     let journal = array.status().drives[1].path.clone();
     let event = audit.change("fail_drive", array.fail_drive(&journal)).await;
     assert_eq!(field(&event, "state"), (json!("active"), json!("failed")));
@@ -247,6 +248,27 @@ async fn work(audit: &Audit<'_>) {
         }
     }
     panic!("no copy could be cancelled");
+}
+
+/// The drive that was added leaves, stays after all, and is replaced by another, which is removed.
+async fn drives_that_leave(audit: &Audit<'_>) {
+    let (array, spare) = (audit.array, &audit.spare);
+    let narrower = || of(json!({ "narrower": true }));
+    let event = audit.change("evacuate_drive", array.evacuate_drive(spare, narrower())).await;
+    assert_eq!(field(&event, "state"), (Value::Null, json!("leaving")));
+    let event = audit.change("cancel_evacuation", array.cancel_evacuation(spare)).await;
+    assert_eq!(field(&event, "state"), (json!("leaving"), json!("active")));
+    let other = format!("{spare}-2");
+    let drive_bytes = fs::metadata(spare).unwrap().len();
+    fs::File::create(&other).and_then(|file| file.set_len(drive_bytes)).unwrap();
+    let replaced = of(json!({ "path": other, "narrower": true }));
+    audit.change("replace_drive", array.replace_drive(spare, replaced)).await;
+    audit.change("remove_drive", array.remove_drive(&other, narrower())).await;
+    let event =
+        audit.change("change_rebuild", array.change_rebuild(of(json!({ "max_rate_bytes_s": 9 })))).await;
+    assert_eq!(field(&event, "max_rate_bytes_s"), (json!(0), json!(9)));
+    let event = audit.change("balance", array.balance(true)).await;
+    assert_eq!(field(&event, "balancing"), (json!(false), json!(true)));
 }
 
 /// Who adds an operation adds it here, and sees to it that it is recorded.

@@ -146,7 +146,7 @@ fn a_drive_is_taken_out_by_hand_and_the_next_one_is_refused() {
 
     let failed = lab.json(&["drive", "fail", "drive-2"]);
     assert_eq!((&failed["state"], &failed["online"]), (&"failed".into(), &false.into()));
-    assert!(failed["next"].as_str().unwrap().contains("quoin drive add"), "{failed}");
+    assert!(failed["next"].as_str().unwrap().contains("quoin drive replace"), "{failed}");
     let status = lab.ready();
     let protection = &status["protection"];
     assert_eq!(
