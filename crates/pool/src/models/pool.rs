@@ -2,7 +2,7 @@
 
 use super::{bench::Bench, explore, holds_but_not_with};
 use crate::{Pool, bugs::Bug};
-use quoin_base::{ByteRange, Sequence, VolumeId};
+use quoin_base::{BlockIndex, ByteRange, Sequence, VolumeId};
 use quoin_world::Slice as Bytes;
 use shuttle::future::{block_on, yield_now};
 use std::sync::{
@@ -221,7 +221,7 @@ fn what_comes_while_a_block_is_destaged_stays() {
             let expected = [[2; 8], [1; 8]].concat();
             assert_eq!(stamps(&pool, volume).await, expected);
             pool.drain().await.unwrap();
-            let key = pool.first().forks.of_volume(volume).unwrap().block(0);
+            let key = pool.first().forks.of_volume(volume).unwrap().block(BlockIndex(0));
             assert!(pool.first().buffer.shard(key).fragments(key).is_none(), "left behind after a drain");
             assert_eq!(pool.first().buffer.ram_bytes(), 0);
             assert_eq!(stamps(&pool, volume).await, expected);
