@@ -144,7 +144,7 @@ pub enum Bug {
     GoneTooSoon = 180,
     /// A slab that a column left is used again before a checkpoint that does not name it is durable.
     ReuseLeftEarly = 181,
-    /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.
+    /// A column is copied to another drive as it is, whatever the checksums of its blocks say.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
     LeaveOutChanged = 72,

@@ -257,17 +257,16 @@ impl Slice {
 
     /// What a column should hold in a range of it, verified as far as checksums tell; `None` if it cannot be made now.
     async fn read_made(&self, next: &ColumnMove, range: ByteRange, live: &[LiveInColumn]) -> Option<Buf> {
-        let mut made = self.read_once(next, range).await?;
-        let wrong = live.iter().filter(|block| block.is_wrong_in(&made, range)).collect::<Vec<_>>();
+        let made = self.read_once(next, range).await?;
+        let wrong: Vec<_> = live.iter().filter(|block| block.is_wrong_in(&made, range)).collect();
         if wrong.is_empty() || planted(Bug::CopyUnverified) {
             return Some(made);
         }
         for block in wrong {
             self.mend_source(block).await;
         }
-        // What cannot be mended is moved as it is: its checksum goes with it, so that it stays unreadable and nothing else is lost.
-        made = self.read_once(next, range).await?;
-        Some(made)
+        // A block that cannot be mended is moved as it is: it fails its checksum there too, and nothing else is lost.
+        self.read_once(next, range).await
     }
 
     async fn read_once(&self, next: &ColumnMove, range: ByteRange) -> Option<Buf> {
