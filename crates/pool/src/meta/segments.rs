@@ -110,9 +110,13 @@ struct Quarantined {
     reader_epoch: ReaderEpoch,
 }
 
-/// A slab that a column left.
+/// A slab that a column left. Durable checkpoints before that of its wait name it, and not the one that took its place.
 struct LeftSlab {
     column: Column,
+    /// Which column of its segment.
+    place: usize,
+    /// It did not hold all that was written to the segment.
+    was_missing: bool,
     wait: Quarantined,
 }
 
@@ -137,6 +141,8 @@ struct Inner {
     /// The checkpoint that will have what is written now, and the last one whose rows are hardened.
     next_checkpoint: CheckpointGeneration,
     hardened: CheckpointGeneration,
+    /// The last one whose root is.
+    durable: CheckpointGeneration,
     /// The newest table of members whose lost drives are taken account of.
     members_known: MembersGeneration,
 }
@@ -208,6 +214,7 @@ impl SegmentTable {
             live_meta_sectors,
             next_checkpoint: CheckpointGeneration(root.generation.get()).next(),
             hardened: CheckpointGeneration(root.generation.get()),
+            durable: CheckpointGeneration(root.generation.get()),
             members_known: MembersGeneration(root.members.get()),
         };
         let most_slabs = most_data_slabs(slab_bytes.into());
@@ -415,6 +422,7 @@ impl SegmentTable {
     /// Gives back what checkpoint `durable` no longer holds and no reader looks at. True if anything came free.
     pub(crate) fn reclaim(&self, durable: CheckpointGeneration, readers: &ReaderEpochs) -> bool {
         let mut inner = self.inner.write();
+        inner.durable = durable;
         let may = |q: &Quarantined| q.generation <= durable && readers.passed(q.reader_epoch);
         // Both, whatever the first brings.
         inner.free_left_slabs(may) | inner.free_quarantined(may)
