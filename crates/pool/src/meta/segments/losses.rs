@@ -194,6 +194,12 @@ impl SegmentTable {
         is_ready
     }
 
+    /// The root of this generation is the newest: the next checkpoint follows it.
+    pub(crate) fn goes_on_from(&self, root: CheckpointGeneration) {
+        let mut inner = self.inner.write();
+        (inner.durable, inner.next_checkpoint) = (root, root.next());
+    }
+
     /// What was written before the cut of the checkpoint of this generation is hardened on all drives that the pool has.
     pub(crate) fn hardened(&self, generation: CheckpointGeneration) {
         self.inner.write().hardened = generation;
