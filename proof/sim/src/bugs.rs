@@ -98,9 +98,11 @@ fn choices(bug: Bug) -> Choices {
     );
     let of_several =
         matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
+    let leaving = matches!(bug, Bug::GoneTooSoon | Bug::ReuseLeftEarly);
     let of_parity = matches!(bug, Bug::TrustParity | Bug::RepairNextColumn);
-    let layout = of_parity.then(|| Layout::of_columns((3, 1))).flatten();
-    Choices { faults, load, little_ram, slices: of_several.then_some(3), layout, ..Choices::default() }
+    let layout = (of_parity || leaving).then(|| Layout::of_columns((3, 1))).flatten();
+    Choices {
+        leaving, faults, load, little_ram, slices: of_several.then_some(3), layout, ..Choices::default() }
 }
 
 /// Looks for the planted bugs and tells how each was found.
