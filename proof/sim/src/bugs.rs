@@ -105,7 +105,7 @@ fn choices(bug: Bug) -> Choices {
         load,
         little_ram,
         slices: of_several.then_some(3),
-        layout,
+        layout: layout(bug),
         ..Choices::default()
     }
 }
