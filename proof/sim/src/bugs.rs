@@ -99,20 +99,24 @@ fn choices(bug: Bug) -> Choices {
     let of_several =
         matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
     let leaving = matches!(bug, Bug::GoneTooSoon | Bug::ReuseLeftEarly);
-    let layout = match bug {
-        // With redundancy what was overwritten follows from other columns.
-        Bug::ReuseLeftEarly => Layout::of_columns((1, 0)),
-        Bug::GoneTooSoon | Bug::TrustParity | Bug::RepairNextColumn => Layout::of_columns((3, 1)),
-        _ => None,
-    };
     Choices {
         leaving,
         faults,
         load,
         little_ram,
         slices: of_several.then_some(3),
-        layout,
+        layout: layout(bug),
         ..Choices::default()
+    }
+}
+
+/// The layout with which a bug shows, if not with any.
+fn layout(bug: Bug) -> Option<Layout> {
+    match bug {
+        // With redundancy what was overwritten follows from other columns.
+        Bug::ReuseLeftEarly => Layout::of_columns((1, 0)),
+        Bug::GoneTooSoon | Bug::TrustParity | Bug::RepairNextColumn => Layout::of_columns((3, 1)),
+        _ => None,
     }
 }
 
