@@ -95,7 +95,7 @@ impl Array {
     }
 
     /// What another thread does for the array; `None` if that takes longer than a drive may.
-    async fn in_time<T>(&self, outcome: OneShot<T>) -> Option<T> {
+    pub(crate) async fn in_time<T>(&self, outcome: OneShot<T>) -> Option<T> {
         let patience = self.drives().bay().patience().fail_after;
         match select(pin!(outcome), self.world().sleep(patience)).await {
             Either::Left((outcome, _)) => outcome,

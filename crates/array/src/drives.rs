@@ -226,6 +226,33 @@ impl Drives {
         self.slots.lock().iter().position(|slot| !slot.is_removed && slot.path == path)
     }
 
+    /// The position and the path of the drive of this number, if the configuration has it. Its opening is let go.
+    pub(crate) fn let_go(&self, drive: DriveIndex) -> Option<(usize, String)> {
+        let mut slots = self.slots.lock();
+        let at = slots.iter().position(|slot| !slot.is_removed && slot.number == Some(drive))?;
+        let slot = &mut slots[at];
+        if slot.drive.take().is_some() {
+            slot.watch.let_go();
+        }
+        Some((at, slot.path.clone()))
+    }
+
+    /// Holds a drive that came back, by the path where it was found.
+    pub(crate) fn come_back(&self, at: usize, path: &str, drive: Option<Arc<Drive>>) {
+        let mut slots = self.slots.lock();
+        let slot = &mut slots[at];
+        slot.found_at = (path != slot.path).then(|| path.to_owned());
+        (slot.drive, slot.fault, slot.is_left_out) = (drive, None, false);
+        (slot.device, slot.location) = (self.bay.device(path), self.bay.location(path));
+    }
+
+    /// The paths of the drives that are open.
+    pub(crate) fn open_paths(&self) -> Vec<String> {
+        let slots = self.slots.lock();
+        let open = present(&slots).filter(|slot| slot.drive.is_some());
+        open.map(|slot| slot.found_at.as_ref().unwrap_or(&slot.path).clone()).collect()
+    }
+
     /// Lets go of a drive that left the pool and the configuration.
     pub(crate) fn forget(&self, drive: DriveIndex) {
         for slot in self.slots.lock().iter_mut().filter(|slot| slot.number == Some(drive)) {

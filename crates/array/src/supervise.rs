@@ -89,6 +89,7 @@ impl Array {
             PoolState::Online => {
                 let stats = pool.stats();
                 self.give_up_silent(&pool).await;
+                self.tend_absent(&pool).await;
                 self.look_at_members(&pool);
                 self.tend_leaving(&pool).await;
                 self.tend_rebuild(&pool);

@@ -194,6 +194,10 @@ fn stranger(drive: &Drive, members: &Members) -> Option<DriveError> {
     let member = members.get(label.index).filter(|member| member.drive == label.drive);
     let why = match member.map(|member| member.state) {
         Some(MemberState::Active | MemberState::Leaving) => return None,
+        Some(MemberState::Absent) => {
+            "it was away while the pool went on without it; once the pool is open, the array brings it up to date and takes it \
+             back"
+        }
         Some(MemberState::Failed) => {
             "it failed and the pool went on without it, so what it holds is stale; take it out of the configuration, and \
              erase it before it is used again"

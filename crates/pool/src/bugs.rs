@@ -147,6 +147,12 @@ pub enum Bug {
     /// A column that was moved, or a new copy of the segment table, counts as protection before a durable checkpoint names it. A
     /// test of the pool finds it.
     CountUnnamed = 200,
+    /// A drive comes back before a checkpoint that knows of its loss is durable.
+    ReturnBeforeFlags = 201,
+    /// What a drive that came back lacks counts as there.
+    ForgetMissed = 202,
+    /// Rows that no flush has hardened on a drive count as there when the drive is lost.
+    TrustStale = 203,
     /// A column is copied to another drive as it is, whatever the checksums of its blocks say.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.

@@ -28,7 +28,7 @@ pub struct OpenOptions {
 pub(crate) struct Target {
     name: String,
     file: File,
-    pub(crate) instruments: DiskInstruments,
+    pub(crate) instruments: Arc<DiskInstruments>,
 }
 
 struct LinuxDisk {
@@ -169,8 +169,8 @@ impl Disk for LinuxDisk {
         self.is_sparse
     }
 
-    fn instruments(&self) -> Option<&DiskInstruments> {
-        Some(&self.target.instruments)
+    fn instruments(&self) -> Option<Arc<DiskInstruments>> {
+        Some(self.target.instruments.clone())
     }
 
     fn submit(&self, op: DiskOp) -> Completion {

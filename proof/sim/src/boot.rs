@@ -3,7 +3,7 @@
 use crate::{
     choices::Faults,
     client::{Client, Shared, read},
-    leaving,
+    leaving, vanish,
     model::{Change, OBJECT_KINDS, volume_key},
     scenario::Ending,
 };
@@ -145,6 +145,10 @@ impl BootRun {
         self.add_a_drive(&pool);
         if let Some(number) = self.leaves {
             leaving::spawn(&self.shared, &pool, self.admitted.clone(), number);
+        }
+        if self.faults == Faults::Vanish {
+            let drives = self.disks.iter().cloned().zip(self.watches.iter().cloned()).collect();
+            vanish::spawn(&self.shared, &pool, drives, self.rng.random());
         }
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
         for volume in volumes {

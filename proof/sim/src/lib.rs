@@ -20,6 +20,7 @@ mod figures;
 mod forks;
 mod known;
 mod leaving;
+mod vanish;
 mod model;
 mod runner;
 mod scenario;

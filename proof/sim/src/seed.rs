@@ -213,7 +213,8 @@ impl Run {
     /// by their positions.
     fn has_drives_leave(&self) -> bool {
         let is_right =
-            !self.scenario.spoils() && !matches!(self.scenario.faults, Faults::Roots | Faults::Column);
+            !self.scenario.spoils()
+                && !matches!(self.scenario.faults, Faults::Roots | Faults::Column | Faults::Vanish);
         is_right && self.disks.len() > 1 && (self.choices.leaving || self.seed % 6 == 4)
     }
 

@@ -1,5 +1,6 @@
 //! A pool from its making to its end: creating, opening, options, memory, and what it reports of itself.
 
+pub(crate) mod absence;
 pub(crate) mod counters;
 pub(crate) mod create;
 pub(crate) mod evacuation;

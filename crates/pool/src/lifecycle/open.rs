@@ -181,7 +181,7 @@ impl ReadSlice {
     ) -> Result<Slice, PoolError> {
         let Self { id, store, opened, mut replay, mended, times } = self;
         // Of drives that leave, no slabs are given out.
-        replay.extents.follow(&store.members());
+        replay.extents.follow(&store.members(), |drive| store.journal_slabs_on(id, drive));
         let (root, started) = (opened.root, world.now());
         let mut recovery = with_replay(times, &replay, &root);
         let threads = world.data_threads();
@@ -191,6 +191,7 @@ impl ReadSlice {
         let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
         let journal = Arc::new(Journal::new(JournalParts {
             store: store.clone(),
+            slice: id,
             threads,
             placed_lanes,
             extents: replay.extents,
@@ -276,6 +277,8 @@ impl Slice {
         // NOTE: what recovery decided is made durable before anything new is written.
         self.recovered().make_durable(&self.store).await?;
         let root = self.begin_to_write().await?;
+        // NOTE: the root may have been followed by one that says the same. What moves from here on is in neither.
+        self.segments.table.goes_on_from(CheckpointGeneration(root.generation.get()));
         self.start_journal();
         self.start_placing();
         let start = Start {

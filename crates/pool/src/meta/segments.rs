@@ -34,6 +34,7 @@ use std::{
 };
 use zerocopy::IntoBytes;
 
+mod absent;
 pub(crate) mod balance;
 mod choose;
 mod entry;
@@ -131,6 +132,10 @@ struct Inner {
     quarantine: VecDeque<Quarantined>,
     /// Slabs that columns left for others.
     left_slabs: Vec<LeftSlab>,
+    /// Slabs that something is being copied to.
+    being_filled: BTreeSet<Column>,
+    /// Drives that may come back: what they hold is not made again.
+    absent: BTreeSet<DriveIndex>,
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
     index: Index,
@@ -207,6 +212,8 @@ impl SegmentTable {
             free_slabs: granted.free,
             quarantine: VecDeque::new(),
             left_slabs: Vec::new(),
+            being_filled: BTreeSet::new(),
+            absent: store.absent_drives().collect(),
             placed: BTreeSet::new(),
             index: Index::default(),
             dirty_pages: BTreeSet::new(),

@@ -6,7 +6,8 @@
 //! 2. One change is made at a time. Its generation is higher than any written before, in force or not.
 //! 3. A change that could not be hardened, or was abandoned meanwhile, takes the pool offline: some voters may have it.
 //!    The next opening decides whether it counts, and writes the outcome to all voters.
-//! 4. Voters are appointed when the pool is opened, and when one leaves: every root is brought to them before they count.
+//! 4. Voters are appointed when the pool is opened, and when one leaves or comes back: every root is brought to them before
+//!    they count.
 
 use super::{Store, grants::FailedDrives};
 use crate::{
@@ -255,7 +256,7 @@ impl Store {
             }
             let drive = self.drive_name(*index);
             tracing::error!(pool = %self.pool_name(), %drive, %error, "the pool goes on without a drive");
-            without.fail(*index);
+            self.mark_lost(&mut without, *index, self.is_away(*index));
         }
         without.generation = without.generation.next();
         count_journal_set(&mut without, after);
@@ -288,8 +289,18 @@ impl Store {
             self.grants.leave_out(member.index, member.state != MemberState::Active);
             let Some(was) = before.get(member.index) else { continue };
             let tenants = self.tenants.lock();
-            if was.is_needed() && member.is_lost() {
-                tenants.iter().for_each(|tenant| tenant.lose(member.index, members.generation));
+            match (was.state, member.state) {
+                (MemberState::Absent, MemberState::Failed) => {
+                    tenants.iter().for_each(|tenant| tenant.give_up(member.index));
+                }
+                (MemberState::Absent, MemberState::Active) => {
+                    tenants.iter().for_each(|tenant| tenant.take_back(member.index, members.generation));
+                }
+                _ if was.is_needed() && member.is_lost() => {
+                    let is_absent = member.state == MemberState::Absent;
+                    tenants.iter().for_each(|tenant| tenant.lose(member.index, is_absent, members.generation));
+                }
+                _ => {}
             }
             self.tell_of_leaving(&tenants, was, member);
         }
@@ -298,21 +309,35 @@ impl Store {
         self.health().notify();
     }
 
-    /// Marks a drive failed, durably, so that no opening waits for it. False if it was already. Refused if the pool
-    /// [needs](Self::why_needed) the drive.
+    /// Marks a drive failed, durably, so that no opening waits for it, nor anybody for its return. False if it was already.
+    /// Refused if the pool [needs](Self::why_needed) the drive.
     pub(crate) async fn fail_drive(&self, index: DriveIndex) -> Result<bool, PoolError> {
+        self.go_on_without(index, false).await
+    }
+
+    /// The same for a drive that is away and may come back: it is absent then.
+    pub(crate) async fn miss_drive(&self, index: DriveIndex) -> Result<bool, PoolError> {
+        self.go_on_without(index, true).await
+    }
+
+    async fn go_on_without(&self, index: DriveIndex, is_away: bool) -> Result<bool, PoolError> {
         let name = self.drive_name(index).to_owned();
         let mut is_new = false;
         self.change_members(|members| {
             if let Some(why) = self.why_needed(members, index) {
                 return Err(PoolError::Refused(format!("the pool cannot go on without drive {name}: {why}")));
             }
-            is_new = members.get(index).is_some_and(Member::is_needed);
-            members.fail(index);
+            let before = members.get(index).map(|member| member.state);
+            self.mark_lost(members, index, is_away);
+            is_new = members.get(index).map(|member| member.state) != before;
             Ok(())
         })
         .await?;
         Ok(is_new)
+    }
+
+    fn mark_lost(&self, members: &mut Members, index: DriveIndex, is_away: bool) {
+        if is_away { members.miss(index, self.absence.now_ms()) } else { members.fail(index) }
     }
 
     /// Why the pool cannot go on without a drive, if so: it holds segments, is the last drive of the journal, or alone holds a
@@ -364,7 +389,7 @@ impl Store {
         if !self.columns.drive(index).is_ok_and(|drive| drive.is_failed()) {
             return Err(failure);
         }
-        match self.fail_drive(index).await {
+        match self.go_on_without(index, self.is_away(index)).await {
             Ok(true) => {
                 tracing::error!(pool = %self.pool_name(), %drive, %failure, "the pool goes on without a drive");
                 Ok(())

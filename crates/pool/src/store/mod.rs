@@ -9,6 +9,7 @@
 //!    of that slice that was read or written before. No root that is read is of a later epoch than the store's.
 //! 3. Once the store failed it stays so: what the drives hold is known again only after it is opened anew.
 
+mod absent;
 mod add;
 mod claims;
 mod columns;
@@ -31,6 +32,8 @@ use crate::{
     format::POOL_BLOCK_BYTES,
     meta::{Domain, Layouts},
 };
+use absent::Absence;
+pub(crate) use absent::Returning;
 use claims::Claims;
 pub(crate) use claims::Standing;
 pub(crate) use domains::domain_problem;
@@ -69,7 +72,14 @@ pub(crate) trait Tenant: Send + Sync {
     fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool;
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
-    fn lose(&self, drive: DriveIndex, members: MembersGeneration);
+    /// `is_absent`: it may come back, and what it holds is not made again so far.
+    fn lose(&self, drive: DriveIndex, is_absent: bool, members: MembersGeneration);
+
+    /// A drive that was absent has failed: what it holds is made again.
+    fn give_up(&self, drive: DriveIndex);
+
+    /// A drive that was absent is back, as the table of members of this generation says.
+    fn take_back(&self, drive: DriveIndex, members: MembersGeneration);
 
     /// Other drives take new data than before.
     fn lay_out(&self);
@@ -95,6 +105,7 @@ pub(crate) struct Store {
     pace: Pace,
     rate: Rate,
     balances: AtomicBool,
+    absence: Absence,
     repairs: Repairs,
     may_lack_room: AtomicBool,
     /// Held while a drive is added or leaves.
@@ -196,6 +207,7 @@ impl Store {
             pace: Pace::default(),
             rate: Rate::default(),
             balances: AtomicBool::new(false),
+            absence: Absence::default(),
             repairs: Repairs::default(),
             needs: Mutex::default(),
             tenants: Mutex::default(),
@@ -311,15 +323,23 @@ impl Store {
         self.drives().filter(in_journal).flat_map(of).collect()
     }
 
+    /// The slabs of a slice's journal on a drive that holds it.
+    pub(crate) fn journal_slabs_on(&self, slice: SliceId, drive: DriveIndex) -> Vec<u32> {
+        let of_drive = self.journal_slabs(slice).into_iter().filter(|column| column.drive == drive);
+        of_drive.map(|column| column.slab).collect()
+    }
+
     /// On how many drives an extent of the journal is to lie.
     pub(crate) fn journal_columns(&self) -> usize {
         self.label.journal_columns.into()
     }
 
-    /// Whether no drive of the journal has failed, so that its extents have all their columns.
+    /// Whether the pool never went on without a drive of the journal, so that its extents have all their columns.
     pub(crate) fn journal_set_is_whole(&self) -> bool {
-        let has_failed = |member: &Member| member.roles.journal && member.state == MemberState::Failed;
-        !self.members().all.iter().any(has_failed)
+        let was_lost = |member: &Member| {
+            member.roles.journal && member.state != MemberState::Gone && member.failed_at.0 > 0
+        };
+        !self.members().all.iter().any(was_lost)
     }
 
     /// Generation of the set of drives that the journal is written to.

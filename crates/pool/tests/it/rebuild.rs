@@ -1,7 +1,7 @@
 //! What a failed drive held is made again on the others, so that the next one may fail.
 
 use crate::rig::{Rig, create, options, pattern, read};
-use quoin_base::{DriveIndex, Layout, MIB, VolumeId};
+use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
 use quoin_drive::open_set;
 use quoin_pool::{Pool, PoolError};
 use quoin_world::{Disk, World};
@@ -75,7 +75,7 @@ fn drives_fail_one_after_the_other_and_each_is_made_up_for() {
 }
 
 /// A drive fails, and as soon as what it held is made again the next one, if the pool lets it go; then power fails. False if
-/// the pool does not open then.
+/// the pool does not open then, or lacks something.
 fn survives_failures_before_a_checkpoint(text: &str) -> bool {
     let rig = Rig::protected(7, layout(text), 24 * MIB);
     let pool = rig.open();
@@ -105,6 +105,11 @@ fn survives_failures_before_a_checkpoint(text: &str) -> bool {
     });
     let Ok(pool) = opened else { return false };
     rig.run(|world| async move {
+        for at in 0..WRITES {
+            if pool.read(volume, ByteRange::new(at * WRITE, WRITE)).await.is_err() {
+                return false;
+            }
+        }
         all_is_there(&pool, volume).await;
         // Once a checkpoint names what was made, the next drive may fail.
         rebuilt(&*world, &pool).await;
@@ -114,8 +119,8 @@ fn survives_failures_before_a_checkpoint(text: &str) -> bool {
         assert!(has_let_go || pool.fail_drive(DriveIndex(1)).await.unwrap());
         all_is_there(&pool, volume).await;
         pool.close().await.unwrap();
-    });
-    true
+        true
+    })
 }
 
 #[test]

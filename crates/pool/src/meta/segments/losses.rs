@@ -33,7 +33,7 @@ pub(crate) struct Losses {
 
 impl Segment {
     /// Its columns on a drive.
-    fn columns_on(&self, drive: DriveIndex) -> ColumnSet {
+    pub(super) fn columns_on(&self, drive: DriveIndex) -> ColumnSet {
         let on_it = self.stripes.columns.iter().enumerate().filter(|(_, column)| column.drive == drive);
         on_it.fold(ColumnSet::default(), |set, (place, _)| set.with(ColumnSet::one(place)))
     }
@@ -116,11 +116,15 @@ impl SegmentTable {
     }
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
-    pub(crate) fn lose(&self, drive: DriveIndex, members: MembersGeneration) {
+    pub(crate) fn lose(&self, drive: DriveIndex, is_absent: bool, members: MembersGeneration) {
         let mut inner = self.inner.write();
         // Nothing more is put there.
         inner.free_slabs.remove(&drive);
         inner.held_slabs.remove(&drive);
+        inner.being_filled.retain(|column| column.drive != drive);
+        if is_absent {
+            inner.absent.insert(drive);
+        }
         // What no flush has hardened there may be lost with it.
         let hardened = inner.hardened;
         for id in 1..inner.segments.len() {
@@ -129,7 +133,7 @@ impl SegmentTable {
                 || segment.written_in > hardened
                 || segment.placed_sectors > 0
                 || segment.last_placed.is_some();
-            if segment.state != SegmentState::Free && may_lack_rows {
+            if segment.state != SegmentState::Free && may_lack_rows && !planted(Bug::TrustStale) {
                 inner.miss(id as u32, drive);
             }
         }
@@ -192,6 +196,12 @@ impl SegmentTable {
             inner.next_checkpoint = generation.next();
         }
         is_ready
+    }
+
+    /// The root of this generation is the newest: the next checkpoint follows it.
+    pub(crate) fn goes_on_from(&self, root: CheckpointGeneration) {
+        let mut inner = self.inner.write();
+        (inner.durable, inner.next_checkpoint) = (root, root.next());
     }
 
     /// What was written before the cut of the checkpoint of this generation is hardened on all drives that the pool has.
