@@ -79,10 +79,13 @@ impl Array {
 
     /// Looks for an absent drive, and has the pool take it back if it is there.
     async fn look_for(&self, pool: &Arc<Pool>, member: &Member) {
-        let Some((slot, path)) = self.drives().let_go(member.index) else { return };
-        if self.take_back(pool, member, slot, &path).await {
-            return;
+        let places = self.drives().let_go(member.index);
+        for (slot, path) in &places {
+            if self.take_back(pool, member, *slot, path).await {
+                return;
+            }
         }
+        let Some((slot, path)) = places.into_iter().next() else { return };
         {
             let (now, mut absences) = (self.world().now(), self.absences());
             if absences.searched.is_some_and(|last| now.since(last) < SEARCH_EVERY) {

@@ -226,15 +226,20 @@ impl Drives {
         self.slots.lock().iter().position(|slot| !slot.is_removed && slot.path == path)
     }
 
-    /// The position and the path of the drive of this number, if the configuration has it. Its opening is let go.
-    pub(crate) fn let_go(&self, drive: DriveIndex) -> Option<(usize, String)> {
+    /// The positions and paths where the drive of this number may be: its own, or those of which nothing is known because they
+    /// could not be opened. Its opening is let go.
+    pub(crate) fn let_go(&self, drive: DriveIndex) -> Vec<(usize, String)> {
         let mut slots = self.slots.lock();
-        let at = slots.iter().position(|slot| !slot.is_removed && slot.number == Some(drive))?;
-        let slot = &mut slots[at];
-        if slot.drive.take().is_some() {
-            slot.watch.let_go();
+        let own = slots.iter().position(|slot| !slot.is_removed && slot.number == Some(drive));
+        if let Some(at) = own {
+            let slot = &mut slots[at];
+            if slot.drive.take().is_some() {
+                slot.watch.let_go();
+            }
+            return vec![(at, slot.path.clone())];
         }
-        Some((at, slot.path.clone()))
+        let unknown = slots.iter().enumerate().filter(|(_, slot)| !slot.is_removed && slot.number.is_none());
+        unknown.map(|(at, slot)| (at, slot.path.clone())).collect()
     }
 
     /// Holds a drive that came back, by the path where it was found.
@@ -242,6 +247,7 @@ impl Drives {
         let mut slots = self.slots.lock();
         let slot = &mut slots[at];
         slot.found_at = (path != slot.path).then(|| path.to_owned());
+        slot.number = drive.as_ref().map(|drive| drive.index());
         (slot.drive, slot.fault, slot.is_left_out) = (drive, None, false);
         (slot.device, slot.location) = (self.bay.device(path), self.bay.location(path));
     }

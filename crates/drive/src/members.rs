@@ -131,7 +131,8 @@ pub struct Member {
     pub slabs: u32,
     /// The name of its fault domain: drives with the same name may fail together. Empty: it is a domain of its own.
     pub domain: String,
-    /// Generation of the table with which the pool went on without it, the last time that it did; 0 if it never has.
+    /// Generation of the table with which the pool went on without it; 0 if it has not, or if the drive is back and nothing of
+    /// the journal is needed that began before.
     pub failed_at: MembersGeneration,
     /// When it went away, in milliseconds since 1970; 0 unless it is absent.
     pub absent_since_ms: u64,
@@ -141,6 +142,11 @@ impl Member {
     /// Whether the pool cannot be opened without it.
     pub fn is_needed(&self) -> bool {
         matches!(self.state, MemberState::Active | MemberState::Leaving)
+    }
+
+    /// Whether it was lost and is back, and parts of the journal that began before may be needed still.
+    pub fn is_returning(&self) -> bool {
+        self.is_needed() && self.failed_at.0 > 0
     }
 
     /// Whether the pool went on without it, and segments may still name it.
@@ -273,6 +279,13 @@ impl Members {
     pub fn take_back(&mut self, index: DriveIndex) {
         if let Some(member) = self.get_mut(index).filter(|member| member.state == MemberState::Absent) {
             (member.state, member.absent_since_ms) = (MemberState::Active, 0);
+        }
+    }
+
+    /// Notes that nothing of the journal is needed any more that began before a drive came back.
+    pub fn settle(&mut self, index: DriveIndex) {
+        if let Some(member) = self.get_mut(index).filter(|member| member.is_needed()) {
+            member.failed_at = MembersGeneration(0);
         }
     }
 

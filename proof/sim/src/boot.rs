@@ -9,7 +9,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
-use quoin_drive::{DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
+use quoin_drive::{DriveSet, DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
 use quoin_pool::{
     CheckReport, Pool, PoolError, PoolOptions, PoolState, Scrub, ScrubCounts, ScrubPosition, check,
 };
@@ -123,13 +123,24 @@ impl BootRun {
 
     async fn boot(&mut self) -> Result<End, String> {
         self.admit().await?;
-        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled {
+        let any_away = self.disks.iter().any(|disk| disk.is_away());
+        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled && !any_away {
             self.check().await?;
         }
         if self.faults == Faults::Hang && self.shared.may_fail {
             self.let_a_drive_hang();
         }
-        let pool = match self.open_patiently().await? {
+        let mut opened = self.open_patiently().await?;
+        if any_away {
+            self.shared.totals.lock().openings_without += u64::from(opened.is_ok());
+            if opened.is_err() {
+                // Too few are left to tell whether the others went on without them.
+                self.disks.iter().for_each(|disk| disk.revive());
+                self.admit().await?;
+                opened = self.open_patiently().await?;
+            }
+        }
+        let pool = match opened {
             Ok(pool) => pool,
             Err(error) if self.shared.may_fail || self.shared.damaged => {
                 return Ok(End::NotOpened(error));
@@ -225,7 +236,11 @@ impl BootRun {
     }
 
     async fn open(&self) -> Result<Arc<Pool>, String> {
-        let drives = open_set(self.drives()).await.map_err(|e| e.to_string())?;
+        let drives = match self.faults {
+            Faults::Vanish => DriveSet::open_some(self.drives()).await.map(|set| set.drives),
+            _ => open_set(self.drives()).await,
+        };
+        let drives = drives.map_err(|e| e.to_string())?;
         let world = self.shared.world.clone();
         Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())
     }

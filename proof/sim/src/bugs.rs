@@ -79,6 +79,10 @@ fn choices(bug: Bug) -> Choices {
         Bug::VerifyLastBatchOnly => (None, Some(Load::Rewrite)),
         // What is wrong on one drive must be made up for.
         Bug::TrustParity | Bug::RepairNextColumn => (Some(Faults::Rot), None),
+        // Drives must come back, and what they hold must be needed.
+        Bug::ReturnBeforeFlags | Bug::ForgetMissed | Bug::TrustStale | Bug::OpenMinority => {
+            (Some(Faults::Vanish), None)
+        }
         // One slice must need what another one gives back.
         Bug::GiveBackEarly => (None, Some(Load::Full)),
         // Power must fail between a part and the decision.
@@ -99,7 +103,12 @@ fn choices(bug: Bug) -> Choices {
     let of_several =
         matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
     let of_parity = matches!(bug, Bug::TrustParity | Bug::RepairNextColumn);
-    let layout = of_parity.then(|| Layout::of_columns((3, 1))).flatten();
+    let vanishes = faults == Some(Faults::Vanish);
+    let layout = match () {
+        () if of_parity => Layout::of_columns((3, 1)),
+        () if vanishes => Layout::of_columns((1, 1)),
+        () => None,
+    };
     Choices { faults, load, little_ram, slices: of_several.then_some(3), layout, ..Choices::default() }
 }
 

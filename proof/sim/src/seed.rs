@@ -320,7 +320,16 @@ impl Run {
             self.watch_drives();
         }
         self.world.cut_power(PowerCut::Never);
-        self.disks.iter().chain(&self.spare).for_each(|disk| disk.revive());
+        // Some drives are still away when the pool is opened again, or others are.
+        let vanishes = self.scenario.faults == Faults::Vanish && !next_is_last;
+        if !vanishes || self.rng.random_bool(0.6) {
+            self.disks.iter().chain(&self.spare).for_each(|disk| disk.revive());
+            let parity = usize::from(self.scenario.format.layout.parity());
+            let away = if vanishes { self.rng.random_range(0..=parity) } else { 0 };
+            for _ in 0..away {
+                self.disks[self.rng.random_range(0..self.disks.len())].vanish();
+            }
+        }
         let mut model = self.model.lock();
         model.history.crash();
         model.catalog.crash();

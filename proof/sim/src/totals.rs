@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [spared_sectors, rebuilt_columns, repairs, vanished_drives, returned_drives, given_up_drives], {
+    pub Totals, rare: [spared_sectors, rebuilt_columns, repairs, vanished_drives, returned_drives, given_up_drives, openings_without], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.
@@ -92,6 +92,8 @@ crate::figures! {
         returned_drives,
         /// Times it was away for too long, and was given up.
         given_up_drives,
+        /// Times a pool was opened while drives were away.
+        openings_without,
         /// Writes that were slowed down.
         throttled,
         /// Reads that failed for damage or a drive's error.

@@ -32,7 +32,8 @@ struct Vanisher {
 /// Has drives of the pool vanish, in boots with faults, and come back, until it is closed.
 pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, drives: Vec<Watched>, seed: u64) {
     let (shared, pool, rng) = (shared.clone(), pool.clone(), ChaCha8Rng::seed_from_u64(seed));
-    let vanisher = Vanisher { shared, pool, drives, away: BTreeSet::new(), rng };
+    let away = (0..drives.len()).filter(|drive| drives[*drive].0.is_away()).collect();
+    let vanisher = Vanisher { shared, pool, drives, away, rng };
     let world = vanisher.shared.world.clone();
     world.spawn(
         Thread::Background,

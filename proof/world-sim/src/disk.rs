@@ -116,6 +116,11 @@ impl SimDisk {
         (inner.failed, inner.away) = (false, false);
     }
 
+    /// Whether it vanished.
+    pub fn is_away(&self) -> bool {
+        self.inner.lock().away
+    }
+
     /// From now on every operation fails with "no such device", until it is revived. What it holds stays.
     pub fn vanish(&self) {
         let mut inner = self.inner.lock();

@@ -27,7 +27,15 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Offline`] if the pool is or goes offline.
     pub fn give_up_absent(&self) -> Compiled<'_, Result<Vec<DriveIndex>, PoolError>> {
-        Box::pin(async move { self.store().give_up_absent().await })
+        Box::pin(async move {
+            let given_up = self.store().give_up_absent().await?;
+            // Those that came back right before the pool was opened.
+            if !self.store().returning().is_empty() {
+                let _turn = self.store().turn_of_drives().await;
+                self.settle_returned().await?;
+            }
+            Ok(given_up)
+        })
     }
 
     /// Goes on without a drive that is away, as if an operation had found out: it is absent then. False if the pool goes on
@@ -41,11 +49,11 @@ impl Pool {
     }
 
     /// Takes an absent drive back: it holds what it held, and what it missed is made again from the other drives. Returns its
-    /// number. Until this returns, nothing changed for the pool.
+    /// number.
     ///
     /// # Errors
     /// [`PoolError::Refused`] if the disk is not an absent drive of the pool, or has changed by itself.
-    /// [`PoolError::Drive`] if it fails; it may be tried again. [`PoolError::Offline`] if the pool is or goes offline.
+    /// [`PoolError::Drive`] if it fails: it is absent still, and may be tried again. [`PoolError::Offline`] if the pool is or goes offline.
     pub fn take_back(&self, disk: Arc<dyn Disk>) -> Compiled<'_, Result<DriveIndex, PoolError>> {
         Box::pin(async move {
             let store = self.store();
@@ -61,8 +69,19 @@ impl Pool {
             }
             store.take_back(drive).await?;
             // What it has counts for what is tolerated at once. What it missed is made again by the rebuild.
+            self.settle_returned().await?;
             Ok(index)
         })
+    }
+
+    /// Drives that are back count in full once nothing of the journal is needed that is on fewer drives because of them.
+    async fn settle_returned(&self) -> Result<(), PoolError> {
+        let returning = self.store().returning();
+        if !returning.is_empty() {
+            self.settle_loss(MembersGeneration(0)).await?;
+            self.store().settle_returned(&returning).await?;
+        }
+        Ok(())
     }
 
     /// Has checkpoints made until their roots know of a loss, and need nothing of the journal that began before it.

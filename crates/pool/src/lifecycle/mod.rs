@@ -6,6 +6,7 @@ pub(crate) mod create;
 pub(crate) mod evacuation;
 pub(crate) mod memory;
 mod on_drives;
+mod missing;
 pub(crate) mod open;
 pub(crate) mod options;
 mod pledge;

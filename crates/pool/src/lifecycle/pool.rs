@@ -8,6 +8,7 @@ use crate::{
     integrity::damage::Damage,
     lifecycle::{
         create::random_uuid,
+        missing::missing_drives,
         open::ReadSlice,
         options::PoolOptions,
         slice::Slice,
@@ -43,7 +44,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
+    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves. Drives that it needs
+    /// may be missing if it can do without them: they are absent then.
     ///
     /// # Errors
     /// [`PoolError::Drive`] if drives are missing, fail, or were taken over by another owner;
@@ -55,7 +57,9 @@ impl Pool {
     ) -> Compiled<'static, Result<Arc<Pool>, PoolError>> {
         Box::pin(async move {
             let started = world.now();
-            let store = Arc::new(Store::take_over(drives).await?);
+            let missing = missing_drives(&drives, options.without_missing).await?;
+            let store = Store::take_over_without(drives, (&missing, world.wall_clock_ms())).await?;
+            let store = Arc::new(store);
             store.set_world(world.clone());
             let takeover = world.now().since(started);
             let mut mended = store.damaged().to_vec();

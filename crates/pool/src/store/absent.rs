@@ -119,6 +119,21 @@ impl Store {
         Returning(self)
     }
 
+    /// The drives that are back, and parts of the journal that began before may be needed.
+    pub(crate) fn returning(&self) -> Vec<DriveIndex> {
+        let members = self.members();
+        members.all.iter().filter(|member| member.is_returning()).map(|member| member.index).collect()
+    }
+
+    /// Notes, durably, that nothing of the journal is needed any more that began before these drives were back.
+    pub(crate) async fn settle_returned(&self, drives: &[DriveIndex]) -> Result<(), PoolError> {
+        self.change_members(|members| {
+            drives.iter().for_each(|drive| members.settle(*drive));
+            Ok(())
+        })
+        .await
+    }
+
     /// The generation of the table with which the pool went on without an absent drive.
     pub(crate) fn absent_at(&self, index: DriveIndex) -> Option<MembersGeneration> {
         let members = self.members();

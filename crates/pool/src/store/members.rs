@@ -55,20 +55,23 @@ pub(super) async fn format(drives: &[Arc<Drive>], members: &Members) -> Result<(
     write(members, voters(drives, members)).await
 }
 
-/// Settles which table counts when a new owner opens the pool: writes the table found, with enough voters and
-/// the new epoch, to every voter. After that an interrupted change is in force on all voters, or never will be.
+/// Settles which table counts when a new owner opens the pool: writes the table found, with enough voters, the new epoch, and
+/// drives that are missing marked absent, to every voter. After that an interrupted change is in force on all voters, or never will be.
 pub(super) async fn settle(
     drives: &[Arc<Drive>],
     found: Members,
     epoch: Epoch,
+    (missing, now_ms): (&[DriveIndex], u64),
 ) -> Result<Members, PoolError> {
     if found.epoch >= epoch {
         let why = format!("it is of epoch {}, later than {epoch} of the drives", found.epoch);
         return Err(PoolError::corrupt("the table of members", why));
     }
     let mut settled = found.clone();
+    missing.iter().for_each(|drive| settled.miss(*drive, now_ms));
     settled.appoint_voters();
     (settled.epoch, settled.generation) = (epoch, found.generation.next());
+    count_journal_set(&mut settled, &found);
     if let Some(why) = settled.change_problem(&found) {
         return Err(PoolError::corrupt("the table of members", why));
     }
@@ -249,6 +252,11 @@ impl Store {
         failures: &[(DriveIndex, DriveError)],
     ) -> Option<Members> {
         let mut without = after.clone();
+        // NOTE: an opening goes by the table of any voters that are more than the layout tolerates failures. One of them must
+        // have the new one.
+        if failures.len() > usize::from(self.label.layout.parity()).max(1) {
+            return None;
+        }
         for (index, error) in failures {
             let has_failed = self.columns.drive(*index).is_ok_and(|drive| drive.is_failed());
             if !has_failed || self.why_needed(&without, *index).is_some() {

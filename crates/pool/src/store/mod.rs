@@ -36,7 +36,7 @@ use absent::Absence;
 pub(crate) use absent::Returning;
 use claims::Claims;
 pub(crate) use claims::Standing;
-pub(crate) use domains::domain_problem;
+pub(crate) use domains::{domain_problem, journal_domains};
 use domains::domains_of;
 use futures_util::future::join_all;
 use grants::Grants;
@@ -139,7 +139,17 @@ impl Store {
     }
 
     /// Takes the drives over with a new epoch, so that no earlier owner writes any more.
+    #[cfg(test)]
     pub(crate) async fn take_over(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+        Self::take_over_without(drives, (&[], 0)).await
+    }
+
+    /// The same without these drives, which the pool needs and can do without: they are absent from now on, at a time in
+    /// milliseconds since 1970.
+    pub(crate) async fn take_over_without(
+        drives: Vec<Arc<Drive>>,
+        (missing, now_ms): (&[DriveIndex], u64),
+    ) -> Result<Self, PoolError> {
         let label = common_label(&drives)?;
         let epoch = raise_set(&drives).await?;
         // From here on no earlier owner writes to any of the drives.
@@ -155,10 +165,14 @@ impl Store {
         });
         let mut mended: Vec<_> = mended_labels.collect();
         // NOTE: read again now that no earlier owner can change it.
-        let DriveSet { drives, members, damaged, .. } = DriveSet::of(drives).await?;
+        let set = DriveSet::of_some(drives).await?;
+        if set.missing != missing {
+            return Err(set.refusal().into());
+        }
+        let DriveSet { drives, members, damaged, .. } = set;
         mended.extend(damaged.into_iter().map(|what| format!("{what}; it was written anew")));
         // Which drives the pool has, then which slice holds what of them.
-        let members = members::settle(&drives, members, epoch).await?;
+        let members = members::settle(&drives, members, epoch, (missing, now_ms)).await?;
         let (grants, told) = Grants::read(label.pool, epoch, &drives, true).await?;
         mended
             .extend(told.into_iter().map(|what| format!("{what}; it was written anew from the other copy")));
@@ -167,8 +181,14 @@ impl Store {
 
     /// To look at the drives: nothing is written.
     pub(crate) async fn inspect(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+        Self::inspect_set(DriveSet::of(drives).await?).await
+    }
+
+    /// The same of a set, as if drives that it lacks were absent.
+    pub(crate) async fn inspect_set(set: DriveSet) -> Result<Self, PoolError> {
+        let DriveSet { drives, mut members, damaged, missing, .. } = set;
         let label = common_label(&drives)?;
-        let DriveSet { drives, members, damaged, .. } = DriveSet::of(drives).await?;
+        missing.into_iter().for_each(|drive| members.miss(drive, 0));
         let newest = drives.iter().map(|drive| drive.epoch()).max().unwrap_or_default();
         let (grants, mut told) = Grants::read(label.pool, newest, &drives, false).await?;
         told.splice(0..0, damaged);

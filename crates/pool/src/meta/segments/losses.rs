@@ -86,6 +86,21 @@ impl SegmentTable {
             || durable.iter().any(|columns| is_last(columns)) && !planted(Bug::CountUnnamed)
     }
 
+    /// What is lost as drives are, in words; `None` if nothing.
+    pub(crate) fn lost_now(&self) -> Option<String> {
+        let inner = self.inner.read();
+        let is_lost = |drive: DriveIndex| !inner.held_slabs.contains_key(&drive);
+        let in_use = inner.segments.iter().filter(|segment| segment.state != SegmentState::Free);
+        let lost = in_use.filter(|segment| !segment.survives(segment.lost_if(&is_lost, None))).count();
+        let has_table =
+            self.table_slabs.named().iter().all(|columns| !columns.iter().all(|column| is_lost(column.drive)));
+        match (lost, has_table) {
+            (0, true) => None,
+            (0, false) => Some("its table of segments is on no other drive".to_owned()),
+            (count, _) => Some(format!("{count} segments lack more columns than they can do without")),
+        }
+    }
+
     /// How many failures all that is in use survives.
     pub(crate) fn tolerates(&self) -> u8 {
         let inner = self.inner.read();
