@@ -211,9 +211,8 @@ impl Committer {
             // Each round finds places for what the one before made dirty.
             let todo = slice.metadata.pages.dirty_except(&places);
             if todo.is_empty() {
-                let has_place = |page: &PageNumber| {
-                    places.contains_key(&PageId::new(PageSpace::Segments, *page))
-                };
+                let has_place =
+                    |page: &PageNumber| places.contains_key(&PageId::new(PageSpace::Segments, *page));
                 // NOTE: before the table is fixed, and with every change so far in a page that has a place. A column that moves
                 // from here on must not count as named by this checkpoint.
                 if slice.segments.table.cut(generation, has_place) {

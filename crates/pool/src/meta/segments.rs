@@ -12,7 +12,7 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, PAGE_WORDS, Root, SEGMENTS_PER_PAGE, SegmentEntry},
+    format::{Location, Root, SEGMENTS_PER_PAGE},
     meta::Layouts,
     segment::readers::{ReaderEpoch, ReaderEpochs},
     space::Overhead,
@@ -32,7 +32,6 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
-use zerocopy::IntoBytes;
 
 mod absent;
 pub(crate) mod balance;
@@ -51,7 +50,6 @@ mod table_size;
 mod table_slabs;
 
 use entry::ReadEntries;
-pub(crate) use entry::encode;
 use granted::Granted;
 use index::Index;
 pub(crate) use leaving::{Holdings, NetUse};
@@ -479,18 +477,6 @@ impl SegmentTable {
 
     pub(crate) fn count(&self) -> u32 {
         self.inner.read().segments.len() as u32
-    }
-
-    /// A page of the table as it goes to the drives.
-    pub(crate) fn encode_page(&self, index: PageNumber) -> Box<[u64; PAGE_WORDS]> {
-        let inner = self.inner.read();
-        let mut words = Box::new([0u64; PAGE_WORDS]);
-        let first = index.0 as usize * SEGMENTS_PER_PAGE;
-        let entries = words.as_mut_slice().as_mut_bytes().chunks_exact_mut(size_of::<SegmentEntry>());
-        for (bytes, segment) in entries.zip(inner.segments.iter().skip(first)) {
-            bytes.copy_from_slice(encode(segment).as_bytes());
-        }
-        words
     }
 }
 
