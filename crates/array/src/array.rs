@@ -5,8 +5,8 @@
 
 use crate::{
     ArrayError, ArrayOptions, Bay,
-    bin_setting::BinSetting,
     absence::Absences,
+    bin_setting::BinSetting,
     catalog::{Catalog, Turn},
     clock::ClockWatch,
     copies::Copies,

@@ -159,7 +159,8 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
         no_room: slot.no_room(),
         unfinished: slot.watch().under_way() as u64,
         timeouts: slot.watch().timeouts(),
-        online: slot.drive().is_some_and(|drive| !drive.is_failed()) && !matches!(state, api::DriveState::Failed | api::DriveState::Absent),
+        online: slot.drive().is_some_and(|drive| !drive.is_failed())
+            && !matches!(state, api::DriveState::Failed | api::DriveState::Absent),
         reason: reason.or_else(|| match member?.state {
             MemberState::Failed => Some("it failed, and the pool goes on without it".to_owned()),
             MemberState::Absent => Some("it went away, and the pool goes on without it".to_owned()),

@@ -36,10 +36,7 @@ pub(crate) fn protection_rows(protection: &Protection) -> Rows {
     let mut rows = vec![("protection", held)];
     if protection.degraded_segments > 0 {
         let (bytes, segments) = (size_text(protection.degraded_bytes), protection.degraded_segments);
-        rows.push((
-            "  degraded",
-            format!("{bytes} in {segments} segments lack a column"),
-        ));
+        rows.push(("  degraded", format!("{bytes} in {segments} segments lack a column")));
     }
     rows.extend(protection.rebuild.as_ref().map(|rebuild| ("  rebuild", work(rebuild))));
     if protection.failed_drives > 0 {

@@ -15,8 +15,9 @@
 //! under way; the next operation starts it again.
 
 use crate::{
-    DriveError, ENODEV,
+    DriveError,
     bugs::{Bug, planted},
+    drive::ENODEV,
 };
 use quoin_world::{
     Completion, Disk, DiskError, DiskInstruments, DiskOp, Mutex, Outstanding, RwLock, Thread, World,
@@ -299,7 +300,9 @@ impl WatchedDisk {
     fn is_gone(&self, op: &DiskOp) -> DiskError {
         let (operation, offset, len) = match op {
             DiskOp::Read { offset, buf } => ("read", *offset, buf.len() as u64),
-            DiskOp::Write { offset, data, .. } => ("write", *offset, data.iter().map(|s| s.len() as u64).sum()),
+            DiskOp::Write { offset, data, .. } => {
+                ("write", *offset, data.iter().map(|s| s.len() as u64).sum())
+            }
             DiskOp::Flush => ("flush", 0, 0),
             DiskOp::Discard { offset, len } => ("discard", *offset, *len),
         };

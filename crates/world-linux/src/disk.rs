@@ -79,8 +79,7 @@ pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, Ope
     let len_bytes = found / u64::from(block_bytes) * u64::from(block_bytes);
     // A sparse file has fewer blocks than its length needs: a write may find no room.
     let is_sparse = !is_device && file.metadata().map_err(failed("find its size"))?.blocks() * 512 < found;
-    let target =
-        Arc::new(Target { name: path.display().to_string(), file, instruments: DiskInstruments::default() });
+    let target = Arc::new(Target { name: path.display().to_string(), file, instruments: Arc::default() });
     Ok(Arc::new(LinuxDisk { is_sparse, target, len_bytes, block_bytes }))
 }
 

@@ -3,9 +3,10 @@
 use crate::{
     choices::Faults,
     client::{Client, Shared, read},
-    leaving, vanish,
+    leaving,
     model::{Change, OBJECT_KINDS, volume_key},
     scenario::Ending,
+    vanish,
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;

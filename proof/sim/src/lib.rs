@@ -20,7 +20,6 @@ mod figures;
 mod forks;
 mod known;
 mod leaving;
-mod vanish;
 mod model;
 mod runner;
 mod scenario;
@@ -29,6 +28,7 @@ mod seed;
 mod stamp;
 mod streams;
 mod totals;
+mod vanish;
 mod wire;
 
 pub use boot::problems_of;

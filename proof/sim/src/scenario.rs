@@ -289,6 +289,7 @@ fn pool_options(rng: &mut ChaCha8Rng, seed: u64, slices: u8) -> PoolOptions {
         place_from: place_from(seed),
         catalog_records_per_page: [2, 3, 8, usize::MAX][seed as usize % 4],
         layer_ids: layer_ids(seed),
+        without_missing: false,
     }
 }
 
@@ -311,7 +312,9 @@ impl Scenario {
         let faults = faults.or(rare.faults).unwrap_or(drawn_faults);
         let faults = match (protection.filter(|layout| layout.parity() > 0), faults) {
             (None, Faults::Vanish) => Faults::None,
-            (Some(_), drawn) if choices.faults.is_none() && seed % 3 == 1 && !is_rare(drawn) => Faults::Vanish,
+            (Some(_), drawn) if choices.faults.is_none() && seed % 3 == 1 && !is_rare(drawn) => {
+                Faults::Vanish
+            }
             (_, faults) => faults,
         };
         let threads = rng.random_range(1..=3);

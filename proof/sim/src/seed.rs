@@ -212,9 +212,8 @@ impl Run {
     /// Whether drives leave in this seed. Not where drives hold something wrong: what is there of a seed's drives then is told
     /// by their positions.
     fn has_drives_leave(&self) -> bool {
-        let is_right =
-            !self.scenario.spoils()
-                && !matches!(self.scenario.faults, Faults::Roots | Faults::Column | Faults::Vanish);
+        let is_right = !self.scenario.spoils()
+            && !matches!(self.scenario.faults, Faults::Roots | Faults::Column | Faults::Vanish);
         is_right && self.disks.len() > 1 && (self.choices.leaving || self.seed % 6 == 4)
     }
 

@@ -78,13 +78,17 @@ impl Vanisher {
 
     /// A drive vanishes, if as many failures are tolerated beside those that the pool has not noticed yet.
     fn take_one_away(&mut self) {
-        let serves = |drive: &usize| self.state(*drive) == Some(MemberState::Active);
-        let unnoticed = self.away.iter().filter(|drive| serves(drive)).count();
+        // One that failed an operation is given up soon, whether it is there again or not.
+        let has_failed =
+            |drive: usize| self.pool.drive(DriveIndex(drive as u16)).is_some_and(|drive| drive.is_failed());
+        let is_lost = |drive: &usize| self.away.contains(drive) || has_failed(*drive);
+        let counted = |drive: &usize| self.state(*drive) == Some(MemberState::Active);
+        let unnoticed = (0..self.drives.len()).filter(|drive| counted(drive) && is_lost(drive)).count();
         if usize::from(self.pool.protection().tolerates) <= unnoticed {
             return;
         }
         let there: Vec<_> =
-            (0..self.drives.len()).filter(|drive| !self.away.contains(drive) && serves(drive)).collect();
+            (0..self.drives.len()).filter(|drive| counted(drive) && !is_lost(drive)).collect();
         if !there.is_empty() {
             let drive = there[self.rng.random_range(0..there.len())];
             self.away.insert(drive);
@@ -93,23 +97,25 @@ impl Vanisher {
         }
     }
 
+    fn is_absent(&self, drive: usize) -> bool {
+        self.state(drive) == Some(MemberState::Absent)
+    }
+
     /// One that is away is there again. The pool takes it back if it went on without it.
     async fn bring_one_back(&mut self) -> Result<(), String> {
-        let is_absent = |drive: &usize| self.state(*drive) == Some(MemberState::Absent);
-        let away: Vec<_> = (0..self.drives.len())
-            .filter(|drive| self.away.contains(drive) || is_absent(drive))
-            .collect();
+        let is_away = |drive: &usize| self.away.contains(drive) || self.is_absent(*drive);
+        let away: Vec<_> = (0..self.drives.len()).filter(is_away).collect();
         if away.is_empty() {
             return Ok(());
         }
         let drive = away[self.rng.random_range(0..away.len())];
-        let (disk, watch) = &self.drives[drive];
+        let (disk, watch) = self.drives[drive].clone();
         disk.revive();
         self.away.remove(&drive);
-        if !is_absent(&drive) {
+        if !self.is_absent(drive) {
             return Ok(());
         }
-        let Ok(disk) = watch.admit(disk.clone()) else { return Ok(()) };
+        let Ok(disk) = watch.admit(disk) else { return Ok(()) };
         match self.pool.take_back(disk).await {
             Ok(_) => {
                 self.shared.totals.lock().returned_drives += 1;

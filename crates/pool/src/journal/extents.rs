@@ -55,6 +55,8 @@ pub(crate) struct Extents {
     taken: u64,
     /// Generation of the journal's set of drives as it is known here; 0: not yet.
     set: u64,
+    /// The number of the first extent that began under it, or will.
+    set_from: u64,
 }
 
 /// How full the journal is, in extents.
@@ -134,6 +136,7 @@ impl Extents {
             next_number,
             taken: 0,
             set: 0,
+            set_from: next_number,
         };
         extents.count_all();
         extents.count_free();
@@ -249,13 +252,16 @@ impl Extents {
     pub(crate) fn follow(&mut self, members: &Members, slabs_of: impl Fn(DriveIndex) -> Vec<u32>) {
         if self.set != members.journal_set {
             assert!(self.set < members.journal_set, "the journal's set never goes back");
-            self.set = members.journal_set;
+            (self.set, self.set_from) = (members.journal_set, self.next_number);
             let is_gone = |drive: &DriveIndex| !members.get(*drive).is_some_and(|member| member.in_journal);
             let gone: Vec<_> = self.free.keys().chain(self.resting.keys()).copied().filter(is_gone).collect();
             gone.into_iter().for_each(|drive| self.leave(drive));
             for Member { index, .. } in members.in_journal() {
                 if !self.free.contains_key(index) && !self.resting.contains_key(index) {
-                    assert!(!self.lies_on(*index), "drive {index} joins the journal, and an extent lies there");
+                    assert!(
+                        !self.lies_on(*index),
+                        "drive {index} joins the journal, and an extent lies there"
+                    );
                     self.free.insert(*index, slabs_of(*index).into());
                 }
             }
@@ -302,6 +308,11 @@ impl Extents {
     pub(crate) fn lies_on(&self, drive: DriveIndex) -> bool {
         let mut held = self.held.iter().flatten().flat_map(|extent| extent.held.slabs.iter());
         held.any(|column| column.drive == drive)
+    }
+
+    /// The number of the first extent that began under the set of drives in force, or will.
+    pub(crate) fn set_from(&self) -> u64 {
+        self.set_from
     }
 
     /// Whether some extent lies on this drive and on no other of the set.

@@ -277,9 +277,14 @@ impl Journal {
         members
     }
 
-    /// The number of the next extent: it begins under the set of drives that is in force, or a later one.
-    pub(crate) fn next_extent(&self) -> u64 {
-        self.current_extents().needed_from(Sequence(u64::MAX)).1
+    /// The fewest drives that any extent in use lies on, or that the next will, over the set of drives in force.
+    pub(crate) fn columns(&self) -> u8 {
+        self.current_extents().usage().columns
+    }
+
+    /// The number of the first extent that began under the set of drives in force, or will.
+    pub(crate) fn set_from(&self) -> u64 {
+        self.current_extents().set_from()
     }
 
     /// How many extents it takes for its lanes: each has one open, and one to go on with.

@@ -10,6 +10,9 @@ use quoin_base::{DriveIndex, MembersGeneration};
 use quoin_world::{Compiled, Disk};
 use std::{sync::Arc, time::Duration};
 
+/// Between two looks whether a loss is settled.
+const SETTLE_EVERY: Duration = Duration::from_millis(1);
+
 impl Pool {
     /// How long a drive that went away is waited for before what it holds is made again on the others.
     pub fn repair_delay(&self) -> Duration {
@@ -88,13 +91,16 @@ impl Pool {
     async fn settle_loss(&self, lost_at: MembersGeneration) -> Result<(), PoolError> {
         let _returning = self.store().begin_to_take_back();
         let settle = self.slices().iter().map(async |slice| {
-            let next_extent = slice.log.journal.next_extent();
+            let set_from = slice.log.journal.set_from();
             loop {
                 let root = slice.metadata.root();
-                if root.members.get() >= lost_at.0 && root.first_extent.get() >= next_extent {
+                if root.members.get() >= lost_at.0 && root.first_extent.get() >= set_from {
                     return Ok(());
                 }
+                // Lanes leave what began before, which comes free when it is destaged.
                 slice.drain().await?;
+                slice.world().sleep(SETTLE_EVERY).await;
+                slice.checkpoint().await?;
             }
         });
         join_all(settle).await.into_iter().collect()

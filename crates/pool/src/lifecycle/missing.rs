@@ -10,11 +10,11 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    lifecycle::open::open_checkpoint,
+    lifecycle::open::{is_as_closed, open_checkpoint},
     store::{Store, journal_domains},
 };
-use quoin_base::DriveIndex;
-use quoin_drive::{Drive, DriveSet, Member, Members};
+use quoin_base::{DriveIndex, Epoch};
+use quoin_drive::{Drive, DriveSet, Member, MemberState, Members};
 use std::sync::Arc;
 
 /// The drives that are missing, if the pool can be opened without them. `confirmed`: an administrator said that it was not used
@@ -47,16 +47,18 @@ pub(super) async fn missing_drives(
         ));
     }
     // What the drives that are there hold.
-    let columns = usize::from(label.journal_columns);
-    if let Some(why) = lost_of_journal(&members, &missing, columns) {
-        return refuse(why);
-    }
+    let lost_of_journal = lost_of_journal(&members, &missing, label.journal_columns.into());
     let store = Arc::new(Store::inspect_set(set).await?);
     for slice in store.slices() {
         let opened = match open_checkpoint(store.clone(), slice).await {
             Ok(opened) => opened,
             Err(error) => return refuse(error.to_string()),
         };
+        // Nothing of the journal is needed if the pool was closed and nobody opened it since.
+        let is_closed = is_as_closed(&opened.root, Epoch(store.epoch().0 + 1));
+        if lost_of_journal && !is_closed {
+            return refuse("a part of the journal may be on no other drive".to_owned());
+        }
         if let Some(why) = opened.io.segments.lost_now() {
             return refuse(why);
         }
@@ -64,16 +66,16 @@ pub(super) async fn missing_drives(
     Ok(missing)
 }
 
-/// What of the journal may be on no other drive, if anything.
-fn lost_of_journal(members: &Members, missing: &[DriveIndex], columns: usize) -> Option<String> {
-    let set: Vec<_> = members.in_journal().collect();
-    // Extents that began before a drive came back are not on it.
-    let settled: Vec<_> = set.iter().copied().filter(|member| !member.is_returning()).collect();
-    let is_lost = [set, settled].into_iter().any(|set| {
-        let all = journal_domains(members, set.iter().map(|member| member.index));
-        let lost = set.iter().map(|member| member.index).filter(|drive| missing.contains(drive));
-        let lost = journal_domains(members, lost);
-        lost > 0 && lost >= columns.min(all)
-    });
-    is_lost.then(|| "a part of the journal may be on no other drive".to_owned())
+/// Whether a part of the journal may be on no drive that is there.
+fn lost_of_journal(members: &Members, missing: &[DriveIndex], columns: usize) -> bool {
+    // NOTE: what is needed may have begun before other drives were lost, or were back. It is not on those.
+    let holds = |member: &&Member| member.roles.journal && member.state != MemberState::Gone;
+    let is_lost =
+        |member: &&Member| !member.in_journal || member.is_returning() || missing.contains(&member.index);
+    let all: Vec<_> = members.all.iter().filter(holds).collect();
+    let is_any_missing = all.iter().any(|member| member.in_journal && missing.contains(&member.index));
+    let lost = all.iter().copied().filter(is_lost).map(|member| member.index);
+    let lost = journal_domains(members, lost);
+    let domains = journal_domains(members, all.iter().map(|member| member.index));
+    is_any_missing && lost >= columns.min(domains)
 }

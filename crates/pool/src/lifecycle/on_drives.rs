@@ -30,7 +30,11 @@ impl Tenant for OnDrives {
     fn take_back(&self, drive: DriveIndex, members: MembersGeneration) {
         if let Some(slice) = self.0.upgrade() {
             let granted = slice.store.granted_to(slice.id()).into_iter().find(|(of, _)| *of == drive);
-            slice.segments.table.take_back(drive, granted.map(|(_, slabs)| slabs).unwrap_or_default(), members);
+            slice.segments.table.take_back(
+                drive,
+                granted.map(|(_, slabs)| slabs).unwrap_or_default(),
+                members,
+            );
             slice.lay_out();
             slice.requests.nudge();
         }

@@ -485,7 +485,7 @@ pub(crate) async fn read_transaction(
 /// Whether nothing was written since the pool was closed, so that its journal holds nothing that is needed. Whoever opens a
 /// pool raises the epoch of all its drives before it writes anything: one more than that of the root, and nobody did in
 /// between, even if a newer root is lost.
-fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
+pub(super) fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
     let is_next = epoch.0 == root.epoch.get() + 1 || planted(Bug::StayClosed);
     root.closed.get() == 1 && is_next
 }

@@ -56,7 +56,7 @@ impl Pool {
             absent_bytes: 0,
         };
         for slice in self.slices() {
-            protection.journal_columns = protection.journal_columns.min(slice.log.journal.usage().columns);
+            protection.journal_columns = protection.journal_columns.min(slice.log.journal.columns());
             if self.store().has_lost_drives() {
                 let displaced = slice.segments.table.displaced();
                 protection.degraded_segments += displaced.degraded_segments;

@@ -165,8 +165,8 @@ impl Store {
             MembersCopy::Sound(members) => Some(members.generation),
             MembersCopy::Blank | MembersCopy::Damaged(_) => None,
         });
-        let has_gone_on = newest.max().is_some_and(|newest| newest >= member.failed_at)
-            || drive.epoch() > self.epoch();
+        let has_gone_on =
+            newest.max().is_some_and(|newest| newest >= member.failed_at) || drive.epoch() > self.epoch();
         if has_gone_on {
             return Err(refuse(
                 "it knows of changes that this pool does not know: it was used without the other drives; erase it and add it \
@@ -200,7 +200,9 @@ impl Store {
             self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);
             self.change_members(|members| {
                 members.take_back(index);
-                if let Some(member) = members.get_mut(index).filter(|member| member.state == MemberState::Active) {
+                if let Some(member) =
+                    members.get_mut(index).filter(|member| member.state == MemberState::Active)
+                {
                     member.in_journal = member.roles.journal;
                 }
                 Ok(())

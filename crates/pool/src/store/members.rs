@@ -16,7 +16,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, MemberState, Members, MembersCopy};
+use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, MemberState, Members, MembersCopy};
 use quoin_world::{
     AsyncMutex, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -306,7 +306,9 @@ impl Store {
                 }
                 _ if was.is_needed() && member.is_lost() => {
                     let is_absent = member.state == MemberState::Absent;
-                    tenants.iter().for_each(|tenant| tenant.lose(member.index, is_absent, members.generation));
+                    tenants
+                        .iter()
+                        .for_each(|tenant| tenant.lose(member.index, is_absent, members.generation));
                 }
                 _ => {}
             }

@@ -33,11 +33,10 @@ use crate::{
     meta::{Domain, Layouts},
 };
 use absent::Absence;
-pub(crate) use absent::Returning;
 use claims::Claims;
 pub(crate) use claims::Standing;
-pub(crate) use domains::{domain_problem, journal_domains};
 use domains::domains_of;
+pub(crate) use domains::{domain_problem, journal_domains};
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;

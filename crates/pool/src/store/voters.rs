@@ -45,7 +45,8 @@ impl Store {
         }
         self.change_appointing(&appointed, |members| {
             for member in &mut members.all {
-                member.votes = Some(member.index) != leaving && (member.votes || appointed.contains(&member.index));
+                member.votes =
+                    Some(member.index) != leaving && (member.votes || appointed.contains(&member.index));
             }
             Ok(())
         })

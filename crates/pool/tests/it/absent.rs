@@ -49,19 +49,23 @@ fn a_drive_that_comes_back_is_caught_up_and_counts_again() {
     for (seed, text) in (1..).zip(["mirror", "2+1", "raid5", "mirror-3", "raid6"]) {
         let layout = layout(text);
         // No drive more than the layout takes: nothing can be made again elsewhere.
-        let rig = Rig::of_drives(seed, layout, usize::from(layout.columns()), 26 * MIB);
+        let rig = Rig::of_drives(seed, layout, usize::from(layout.columns()), 48 * MIB);
         let pool = rig.open();
         let disk = rig.disks[0].clone();
-        let volume = rig.run(|world| async move {
+        let (volume, kept) = rig.run(|world| async move {
             let volume = create(&pool).await;
+            let kept = create(&pool).await;
             fill(&pool, volume, 0).await;
+            fill(&pool, kept, 5000).await;
             pool.drain().await.unwrap();
             disk.vanish();
             fill(&pool, volume, 1000).await;
             pool.drain().await.unwrap();
             assert_eq!(state(&pool, 0), MemberState::Absent, "{text}");
             assert!(pool.protection().tolerates < layout.parity(), "{text}");
+            assert!(pool.protection().absent_bytes > 0, "{text}");
             all_is_there(&pool, volume, 1000).await;
+            all_is_there(&pool, kept, 5000).await;
             world.sleep(Duration::from_secs(30)).await;
             assert_eq!(pool.stats().rebuilt_columns, 0, "{text}: it is waited for");
             disk.revive();
@@ -73,7 +77,7 @@ fn a_drive_that_comes_back_is_caught_up_and_counts_again() {
             all_is_there(&pool, volume, 2000).await;
             // Others may go away now, as many as the layout tolerates.
             pool.close().await.unwrap();
-            volume
+            (volume, kept)
         });
         rig.check();
         let pool = rig.open();
@@ -82,6 +86,7 @@ fn a_drive_that_comes_back_is_caught_up_and_counts_again() {
                 assert!(pool.fail_drive(DriveIndex(drive)).await.unwrap(), "{text}");
             }
             all_is_there(&pool, volume, 2000).await;
+            all_is_there(&pool, kept, 5000).await;
             let stats = pool.stats();
             assert_eq!((stats.medium_errors, stats.lost_blocks), (0, 0), "{text}");
             assert_eq!(stats.repaired_data + stats.repaired_copies, 0, "{text}: nothing was stale");
@@ -94,9 +99,11 @@ fn a_drive_that_stays_away_is_rebuilt_after_the_delay_also_across_a_restart() {
     let rig = Rig::protected(7, layout("mirror"), 24 * MIB);
     let pool = rig.open();
     let disk = rig.disks[1].clone();
-    let volume = rig.run(|world| async move {
+    let (volume, kept) = rig.run(|world| async move {
         let volume = create(&pool).await;
+        let kept = create(&pool).await;
         fill(&pool, volume, 0).await;
+        fill(&pool, kept, 5000).await;
         pool.drain().await.unwrap();
         disk.vanish();
         fill(&pool, volume, 1000).await;
@@ -105,7 +112,7 @@ fn a_drive_that_stays_away_is_rebuilt_after_the_delay_also_across_a_restart() {
         assert!(pool.give_up_absent().await.unwrap().is_empty());
         world.sleep(Duration::from_secs(3000)).await;
         assert!(pool.give_up_absent().await.unwrap().is_empty());
-        volume
+        (volume, kept)
     });
     rig.world.crash();
     rig.disks[1].vanish();
@@ -122,6 +129,7 @@ fn a_drive_that_stays_away_is_rebuilt_after_the_delay_also_across_a_restart() {
         protected(&*world, &pool, 1).await;
         assert!(pool.stats().rebuilt_columns > 0);
         all_is_there(&pool, volume, 1000).await;
+        all_is_there(&pool, kept, 5000).await;
         disk.revive();
         let refused = pool.take_back(disk).await.unwrap_err();
         assert!(matches!(refused, PoolError::Refused(_)), "{refused}");

@@ -23,12 +23,7 @@ impl SegmentTable {
 
     /// A drive that was absent is back, as the table of members of this generation says, which is durable. The slice was granted
     /// these slabs of it.
-    pub(crate) fn take_back(
-        &self,
-        drive: DriveIndex,
-        granted: BTreeSet<u32>,
-        members: MembersGeneration,
-    ) {
+    pub(crate) fn take_back(&self, drive: DriveIndex, granted: BTreeSet<u32>, members: MembersGeneration) {
         let mut inner = self.inner.write();
         inner.absent.remove(&drive);
         let in_use = inner.segments.iter().filter(|segment| segment.state != SegmentState::Free);

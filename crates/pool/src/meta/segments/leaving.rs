@@ -68,7 +68,8 @@ impl SegmentTable {
     pub(crate) fn set_layouts(&self, layouts: Layouts) {
         let mut inner = self.inner.write();
         let before = std::mem::replace(&mut inner.layouts, layouts);
-        let leaves = inner.held_slabs.keys().any(|drive| before.takes(*drive) && !inner.layouts.takes(*drive));
+        let leaves =
+            inner.held_slabs.keys().any(|drive| before.takes(*drive) && !inner.layouts.takes(*drive));
         if leaves || before.of_data().parity() < inner.layouts.of_data().parity() {
             // Open segments may have become unfit to be added to.
             self.losses.fetch_add(1, Ordering::AcqRel);

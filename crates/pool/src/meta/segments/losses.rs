@@ -92,8 +92,11 @@ impl SegmentTable {
         let is_lost = |drive: DriveIndex| !inner.held_slabs.contains_key(&drive);
         let in_use = inner.segments.iter().filter(|segment| segment.state != SegmentState::Free);
         let lost = in_use.filter(|segment| !segment.survives(segment.lost_if(&is_lost, None))).count();
-        let has_table =
-            self.table_slabs.named().iter().all(|columns| !columns.iter().all(|column| is_lost(column.drive)));
+        let has_table = self
+            .table_slabs
+            .named()
+            .iter()
+            .all(|columns| !columns.iter().all(|column| is_lost(column.drive)));
         match (lost, has_table) {
             (0, true) => None,
             (0, false) => Some("its table of segments is on no other drive".to_owned()),

@@ -282,10 +282,15 @@ impl SegmentTable {
                     || segment.live_sectors > 0 && inner.is_narrow(segment))
         };
         let is_any = inner.segments.iter().any(is_displaced);
+        // What waits for drives to come back is counted as well.
+        let lacks = |segment: &Segment| {
+            segment.state != SegmentState::Free && segment.holds_anything() && !inner.gone(segment).is_empty()
+        };
+        let waits = !inner.absent.is_empty() && inner.segments.iter().any(lacks);
         let copies = inner.layouts.table_copies();
         let lacks_copy = self.table_slabs.is_any_incomplete(copies, &inner.layouts);
         // NOTE: with the lock held, under which columns are displaced.
-        self.may_be_displaced.store(is_any || lacks_copy, Ordering::Release);
+        self.may_be_displaced.store(is_any || lacks_copy || waits, Ordering::Release);
         is_any
     }
 
