@@ -155,7 +155,7 @@ pub enum Bug {
     TrustStale = 203,
     /// A pool is opened with whatever voters are there.
     OpenMinority = 204,
-    /// A column is copied to another drive as it is, whatever the checksums of its blocks say.
+    /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
     LeaveOutChanged = 72,
@@ -206,10 +206,10 @@ impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
     pub const ALL: [Bug; 75] = [
-        Bug::ReturnBeforeFlags,
         Bug::ForgetMissed,
-        Bug::TrustStale,
         Bug::OpenMinority,
+        Bug::GoneTooSoon,
+        Bug::ReuseLeftEarly,
         Bug::TrustParity,
         Bug::RepairNextColumn,
         Bug::CountOneColumn,

@@ -8,6 +8,7 @@ mod group;
 mod host;
 mod job;
 mod mapping;
+mod pool;
 mod rebuild;
 mod recycle_bin;
 mod reserve;
@@ -83,6 +84,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(scrub::start))
         .routes(routes!(scrub::stop))
         .merge(drives())
+        .routes(routes!(pool::show, pool::change))
         .routes(routes!(space::pool))
         .routes(routes!(space::volume))
         .routes(routes!(space::group))
