@@ -181,7 +181,7 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
         flushes,
         errors,
         repairs,
-        read_latency: latencies.map(|measured| latency(&[measured.read.snapshot()])),
+        read_latency: latencies.as_ref().map(|measured| latency(&[measured.read.snapshot()])),
         write_latency: latencies
             .map(|measured| latency(&[measured.write.snapshot(), measured.durable_write.snapshot()])),
         emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),

@@ -151,10 +151,8 @@ pub enum Bug {
     ReturnBeforeFlags = 201,
     /// What a drive that came back lacks counts as there.
     ForgetMissed = 202,
-    /// Rows that no flush has hardened on a drive count as there when the drive is lost.
-    TrustStale = 203,
     /// A pool is opened with whatever voters are there.
-    OpenMinority = 204,
+    OpenMinority = 203,
     /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
@@ -205,7 +203,8 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 75] = [
+    pub const ALL: [Bug; 76] = [
+        Bug::ReturnBeforeFlags,
         Bug::ForgetMissed,
         Bug::OpenMinority,
         Bug::GoneTooSoon,

@@ -317,6 +317,8 @@ impl Scenario {
             }
             (_, faults) => faults,
         };
+        // A pool that is nearly full may not have room for what was admitted when a drive is lost.
+        let load = if (faults, load) == (Faults::Vanish, Load::Full) { Load::Mixed } else { load };
         let threads = rng.random_range(1..=3);
         let columns = if faults == Faults::Column { columns.max(2) } else { columns };
         let columns = protection.map_or(columns, |layout| layout.parity() + 1);

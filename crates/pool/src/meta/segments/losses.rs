@@ -151,7 +151,7 @@ impl SegmentTable {
                 || segment.written_in > hardened
                 || segment.placed_sectors > 0
                 || segment.last_placed.is_some();
-            if segment.state != SegmentState::Free && may_lack_rows && !planted(Bug::TrustStale) {
+            if segment.state != SegmentState::Free && may_lack_rows {
                 inner.miss(id as u32, drive);
             }
         }
