@@ -8,24 +8,10 @@ use quoin_api::Severity;
 use quoin_base::DriveIndex;
 use quoin_drive::{Member, MemberState, Probe, probe};
 use quoin_pool::{Pool, PoolError};
-use quoin_world::Nanos;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// How often a drive is looked for where it was not before.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
-
-/// Drives that were reported as absent, and how they were looked for.
-#[derive(Default)]
-pub(crate) struct Absences {
-    reported: BTreeSet<DriveIndex>,
-    searched: Option<Nanos>,
-    /// Why one that was found was not taken back, as it was reported.
-    refused: BTreeMap<DriveIndex, String>,
-}
 
 impl Array {
     /// Gives up drives that were away for too long, reports those that went away, and looks for them.
@@ -79,6 +65,7 @@ impl Array {
 
     /// Looks for an absent drive, and has the pool take it back if it is there.
     async fn look_for(&self, pool: &Arc<Pool>, member: &Member) {
+        // Where it was, and wherever a drive could not be opened.
         let places = self.drives().let_go(member.index);
         for (slot, path) in &places {
             if self.take_back(pool, member, *slot, path).await {
@@ -93,6 +80,7 @@ impl Array {
             }
             absences.searched = Some(now);
         }
+        // By its label, in another slot or under another name.
         let taken = self.drives().open_paths();
         let search = self.drives().bay().begin_search(pool.id(), &taken);
         let found = self.in_time(search).await.unwrap_or_default();

@@ -5,7 +5,7 @@
 
 use crate::{
     ArrayError, ArrayOptions, Bay,
-    absence::Absences,
+    absences::Absences,
     bin_setting::BinSetting,
     catalog::{Catalog, Turn},
     clock::ClockWatch,

@@ -7,6 +7,7 @@
 //! [`Bay`]. Assumes that it is called on a data thread of its world.
 
 mod absence;
+mod absences;
 mod access;
 mod array;
 mod array_options;

@@ -32,16 +32,16 @@ use std::{
 };
 
 mod counters;
+mod failure;
 mod fence;
 
 use counters::Counters;
 pub use counters::DriveCounters;
+pub(crate) use failure::ENODEV;
+use failure::Failure;
 
 use fence::Own;
 
-/// What the system says of a device that is not there any more.
-pub(crate) const ENODEV: i32 = 19;
-const ENXIO: i32 = 6;
 /// Zeroes that are written at a time when a drive is erased.
 const ERASED_AT_ONCE_BYTES: u64 = 1 << 20;
 
@@ -76,13 +76,6 @@ struct State {
     /// Held while a flush is under way.
     flushing: AsyncMutex,
     counters: Counters,
-}
-
-/// Why a drive takes no more operations.
-struct Failure {
-    cause: String,
-    /// It is not there, or does not answer, as far as is known: it may come back with all it held.
-    is_away: bool,
 }
 
 /// One write or flush in flight.
@@ -593,13 +586,6 @@ impl State {
 
     fn fail_by(&self, error: &DiskError) {
         self.counters.errors.fetch_add(1, Relaxed);
-        let is_away = match error {
-            DiskError::TimedOut { .. } => true,
-            DiskError::Io { source, .. } => {
-                matches!(source.raw_os_error(), Some(ENODEV | ENXIO)) || source.kind() == ErrorKind::NotFound
-            }
-            DiskError::Abandoned => false,
-        };
-        let _ = self.failed.set(Failure { cause: error.to_string(), is_away });
+        let _ = self.failed.set(Failure::by(error));
     }
 }

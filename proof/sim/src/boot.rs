@@ -131,17 +131,7 @@ impl BootRun {
         if self.faults == Faults::Hang && self.shared.may_fail {
             self.let_a_drive_hang();
         }
-        let mut opened = self.open_patiently().await?;
-        if any_away {
-            self.shared.totals.lock().openings_without += u64::from(opened.is_ok());
-            if opened.is_err() {
-                // Too few are left to tell whether the others went on without them.
-                self.disks.iter().for_each(|disk| disk.revive());
-                self.admit().await?;
-                opened = self.open_patiently().await?;
-            }
-        }
-        let pool = match opened {
+        let pool = match self.open_perhaps_without(any_away).await? {
             Ok(pool) => pool,
             Err(error) if self.shared.may_fail || self.shared.damaged => {
                 return Ok(End::NotOpened(error));
@@ -205,6 +195,22 @@ impl BootRun {
             may_be_blank.clone().any(|one| one.name() == disk.name() && !has_label(one))
         };
         self.admitted.iter().filter(|disk| !is_blank(disk)).cloned().collect()
+    }
+
+    /// Opens the pool, without the drives that are away if there are any and it can; else with all of them.
+    async fn open_perhaps_without(&mut self, any_away: bool) -> Result<Result<Arc<Pool>, String>, String> {
+        let opened = self.open_patiently().await?;
+        if !any_away {
+            return Ok(opened);
+        }
+        self.shared.totals.lock().openings_without += u64::from(opened.is_ok());
+        if opened.is_ok() {
+            return Ok(opened);
+        }
+        // Too few are left to tell whether the others went on without them.
+        self.disks.iter().for_each(|disk| disk.revive());
+        self.admit().await?;
+        self.open_patiently().await
     }
 
     /// Opens the pool, again and again while a drive may hang; the last failure if that does not help.

@@ -62,11 +62,13 @@ impl Pool {
             let store = self.store();
             let _turn = store.turn_of_drives().await;
             store.health().check()?;
+            // Who it is, and that it writes for nobody else. The pool does not use it yet.
             let drive = store.open_absent(disk).await?;
             let index = drive.index();
             let lost_at = store.absent_at(index).ok_or_else(|| {
                 PoolError::Refused(format!("drive {} is not absent any more", drive.name()))
             })?;
+            // NOTE: before it counts. What it lacks is marked durably then, whatever happens next.
             if !planted(Bug::ReturnBeforeFlags) {
                 self.settle_loss(lost_at).await?;
             }

@@ -10,21 +10,29 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    lifecycle::open::{is_as_closed, open_checkpoint},
     store::{Store, journal_domains},
 };
-use quoin_base::{DriveIndex, Epoch};
+use quoin_base::{DriveIndex, SliceId};
 use quoin_drive::{Drive, DriveSet, Member, MemberState, Members};
 use std::sync::Arc;
 
+/// What the drives that are there hold of a slice.
+pub(super) struct Held {
+    /// The pool was closed, and nobody opened it since.
+    pub(super) is_closed: bool,
+    /// What is lost, in words; `None` if nothing.
+    pub(super) lost: Option<String>,
+}
+
 /// The drives that are missing, if the pool can be opened without them. `confirmed`: an administrator said that it was not used
-/// with those alone.
+/// with those alone. `look` tells what is there of a slice.
 ///
 /// # Errors
 /// [`PoolError::Drive`] or [`PoolError::Unopenable`] if it cannot.
 pub(super) async fn missing_drives(
     drives: &[Arc<Drive>],
     confirmed: bool,
+    look: impl AsyncFn(Arc<Store>, SliceId) -> Result<Held, PoolError>,
 ) -> Result<Vec<DriveIndex>, PoolError> {
     let set = DriveSet::of_some(drives.to_vec()).await?;
     if set.missing.is_empty() {
@@ -50,17 +58,14 @@ pub(super) async fn missing_drives(
     let lost_of_journal = lost_of_journal(&members, &missing, label.journal_columns.into());
     let store = Arc::new(Store::inspect_set(set).await?);
     for slice in store.slices() {
-        let opened = match open_checkpoint(store.clone(), slice).await {
-            Ok(opened) => opened,
-            Err(error) => return refuse(error.to_string()),
-        };
         // Nothing of the journal is needed if the pool was closed and nobody opened it since.
-        let is_closed = is_as_closed(&opened.root, Epoch(store.epoch().0 + 1));
-        if lost_of_journal && !is_closed {
-            return refuse("a part of the journal may be on no other drive".to_owned());
-        }
-        if let Some(why) = opened.io.segments.lost_now() {
-            return refuse(why);
+        match look(store.clone(), slice).await {
+            Err(error) => return refuse(error.to_string()),
+            Ok(Held { lost: Some(why), .. }) => return refuse(why),
+            Ok(Held { is_closed: false, .. }) if lost_of_journal => {
+                return refuse("a part of the journal may be on no other drive".to_owned());
+            }
+            Ok(Held { .. }) => {}
         }
     }
     Ok(missing)

@@ -485,9 +485,16 @@ pub(crate) async fn read_transaction(
 /// Whether nothing was written since the pool was closed, so that its journal holds nothing that is needed. Whoever opens a
 /// pool raises the epoch of all its drives before it writes anything: one more than that of the root, and nobody did in
 /// between, even if a newer root is lost.
-pub(super) fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
+fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
     let is_next = epoch.0 == root.epoch.get() + 1 || planted(Bug::StayClosed);
     root.closed.get() == 1 && is_next
+}
+
+/// What drives hold of a slice, before anybody takes them over: whether the pool was closed, and what is lost.
+pub(super) async fn look(store: Arc<Store>, slice: SliceId) -> Result<(bool, Option<String>), PoolError> {
+    let opened = open_checkpoint(store.clone(), slice).await?;
+    let is_closed = is_as_closed(&opened.root, Epoch(store.epoch().0 + 1));
+    Ok((is_closed, opened.io.segments.lost_now()))
 }
 
 /// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.

@@ -8,8 +8,8 @@ use crate::{
     integrity::damage::Damage,
     lifecycle::{
         create::random_uuid,
-        missing::missing_drives,
-        open::ReadSlice,
+        missing::{Held, missing_drives},
+        open::{ReadSlice, look},
         options::PoolOptions,
         slice::Slice,
         spanning::{Decided, Spanning},
@@ -57,7 +57,11 @@ impl Pool {
     ) -> Compiled<'static, Result<Arc<Pool>, PoolError>> {
         Box::pin(async move {
             let started = world.now();
-            let missing = missing_drives(&drives, options.without_missing).await?;
+            let held = async |store, slice| {
+                let (is_closed, lost) = look(store, slice).await?;
+                Ok(Held { is_closed, lost })
+            };
+            let missing = missing_drives(&drives, options.without_missing, held).await?;
             let store = Store::take_over_without(drives, (&missing, world.wall_clock_ms())).await?;
             let store = Arc::new(store);
             store.set_world(world.clone());

@@ -128,9 +128,8 @@ struct Inner {
     held_slabs: BTreeMap<DriveIndex, u64>,
     free_slabs: BTreeMap<DriveIndex, BTreeSet<u32>>,
     quarantine: VecDeque<Quarantined>,
-    /// Slabs that columns left for others.
+    /// Slabs that columns left for others, and those that something is being copied to.
     left_slabs: Vec<LeftSlab>,
-    /// Slabs that something is being copied to.
     being_filled: BTreeSet<Column>,
     /// Drives that may come back: what they hold is not made again.
     absent: BTreeSet<DriveIndex>,
@@ -144,7 +143,7 @@ struct Inner {
     /// The checkpoint that will have what is written now, and the last one whose rows are hardened.
     next_checkpoint: CheckpointGeneration,
     hardened: CheckpointGeneration,
-    /// The last one whose root is.
+    /// The last with a durable root.
     durable: CheckpointGeneration,
     /// The newest table of members whose lost drives are taken account of.
     members_known: MembersGeneration,

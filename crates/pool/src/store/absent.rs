@@ -20,41 +20,8 @@ use super::Store;
 use crate::error::PoolError;
 use quoin_base::{DriveIndex, Epoch, MembersGeneration};
 use quoin_drive::{Drive, Member, MemberState, MembersCopy};
-use quoin_world::{
-    Disk, World,
-    atomic::{AtomicU64, Ordering},
-};
-use std::{
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
-
-/// How long an absent drive is waited for, unless something else is set.
-pub(crate) const REPAIR_DELAY: Duration = Duration::from_secs(60 * 60);
-
-/// What the store knows of drives that are absent, beside the table of members.
-pub(super) struct Absence {
-    world: OnceLock<Arc<dyn World>>,
-    delay_ms: AtomicU64,
-    /// Drives that are coming back.
-    returning: AtomicU64,
-}
-
-impl Default for Absence {
-    fn default() -> Self {
-        Self {
-            world: OnceLock::new(),
-            delay_ms: AtomicU64::new(REPAIR_DELAY.as_millis() as u64),
-            returning: AtomicU64::new(0),
-        }
-    }
-}
-
-impl Absence {
-    pub(super) fn now_ms(&self) -> u64 {
-        self.world.get().map_or(0, |world| world.wall_clock_ms())
-    }
-}
+use quoin_world::{Disk, World, atomic::Ordering};
+use std::{sync::Arc, time::Duration};
 
 /// A drive that is coming back. Until it is dropped, lanes of the journal leave extents that began before.
 pub(crate) struct Returning<'a>(&'a Store);
@@ -62,6 +29,14 @@ pub(crate) struct Returning<'a>(&'a Store);
 impl Drop for Returning<'_> {
     fn drop(&mut self) {
         self.0.absence.returning.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    /// Takes the drives over, of which none is missing.
+    pub(crate) async fn take_over(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+        Self::take_over_without(drives, (&[], 0)).await
     }
 }
 
@@ -195,6 +170,7 @@ impl Store {
     pub(crate) async fn take_back(&self, drive: Arc<Drive>) -> Result<(), PoolError> {
         let (index, name) = (drive.index(), drive.name().to_owned());
         {
+            // What it grants is read from it: while it was away, nothing of it changed hands.
             let _turn = self.grants.take_back(&drive).await?;
             self.columns.replace(drive.clone());
             self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);

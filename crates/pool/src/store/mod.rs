@@ -9,6 +9,7 @@
 //!    of that slice that was read or written before. No root that is read is of a later epoch than the store's.
 //! 3. Once the store failed it stays so: what the drives hold is known again only after it is opened anew.
 
+mod absence;
 mod absent;
 mod add;
 mod claims;
@@ -16,6 +17,7 @@ mod columns;
 mod domains;
 mod grants;
 pub(crate) mod health;
+mod journal;
 mod leaving;
 mod members;
 pub(crate) mod pace;
@@ -32,7 +34,7 @@ use crate::{
     format::POOL_BLOCK_BYTES,
     meta::{Domain, Layouts},
 };
-use absent::Absence;
+use absence::Absence;
 use claims::Claims;
 pub(crate) use claims::Standing;
 use domains::domains_of;
@@ -137,14 +139,8 @@ impl Store {
         Ok(Self::new(drives, label, Epoch::default(), members, grants, Vec::new()))
     }
 
-    /// Takes the drives over with a new epoch, so that no earlier owner writes any more.
-    #[cfg(test)]
-    pub(crate) async fn take_over(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
-        Self::take_over_without(drives, (&[], 0)).await
-    }
-
-    /// The same without these drives, which the pool needs and can do without: they are absent from now on, at a time in
-    /// milliseconds since 1970.
+    /// Takes the drives over with a new epoch, so that no earlier owner writes any more. Those that are missing, which the pool
+    /// needs and can do without, are absent from now on, at a time in milliseconds since 1970.
     pub(crate) async fn take_over_without(
         drives: Vec<Arc<Drive>>,
         (missing, now_ms): (&[DriveIndex], u64),
@@ -327,38 +323,6 @@ impl Store {
     /// Slabs of all drives that it has, and of those it once had: there never were more at a time.
     pub(crate) fn slabs_ever(&self) -> u64 {
         self.members().slabs_ever()
-    }
-
-    /// The slabs of a slice's journal: they belong to the slices in turn.
-    pub(crate) fn journal_slabs(&self, slice: SliceId) -> Vec<Column> {
-        let members = self.members();
-        let in_journal =
-            |drive: &&Arc<Drive>| members.get(drive.index()).is_some_and(|member| member.in_journal);
-        let of = |drive: &Arc<Drive>| {
-            let label = drive.label();
-            let slabs = (0..label.journal_slabs).skip(slice.0.into()).step_by(label.slices.into());
-            slabs.map(move |slab| Column { drive: label.index, slab })
-        };
-        self.drives().filter(in_journal).flat_map(of).collect()
-    }
-
-    /// The slabs of a slice's journal on a drive that holds it.
-    pub(crate) fn journal_slabs_on(&self, slice: SliceId, drive: DriveIndex) -> Vec<u32> {
-        let of_drive = self.journal_slabs(slice).into_iter().filter(|column| column.drive == drive);
-        of_drive.map(|column| column.slab).collect()
-    }
-
-    /// On how many drives an extent of the journal is to lie.
-    pub(crate) fn journal_columns(&self) -> usize {
-        self.label.journal_columns.into()
-    }
-
-    /// Whether the pool never went on without a drive of the journal, so that its extents have all their columns.
-    pub(crate) fn journal_set_is_whole(&self) -> bool {
-        let was_lost = |member: &Member| {
-            member.roles.journal && member.state != MemberState::Gone && member.failed_at.0 > 0
-        };
-        !self.members().all.iter().any(was_lost)
     }
 
     /// Generation of the set of drives that the journal is written to.
