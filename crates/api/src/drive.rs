@@ -29,6 +29,8 @@ pub enum DriveState {
     Leaving,
     /// Its oldest operation is taking too long.
     Suspect,
+    /// It went away and the pool goes on without it. It is caught up when it comes back, and rebuilt after the repair delay.
+    Absent,
     /// The pool needs it and it is not there: it cannot be opened, or is not the drive that it should be.
     Missing,
     /// It failed. If the pool goes on without it, it is not used again.
@@ -47,6 +49,7 @@ impl fmt::Display for DriveState {
             Self::Active => "active",
             Self::Leaving => "leaving",
             Self::Suspect => "suspect",
+            Self::Absent => "absent",
             Self::Missing => "missing",
             Self::Failed => "failed",
             Self::Foreign => "foreign",
@@ -110,6 +113,9 @@ pub struct Drive {
     pub reason: Option<String>,
     /// What to do next about it; null if nothing needs to be done.
     pub next: Option<String>,
+    /// When it went away, in milliseconds since 1970, if it is absent; null otherwise.
+    #[serde(default)]
+    pub absent_since_ms: Option<u64>,
     /// Its size; null while it is not open.
     pub size_bytes: Option<u64>,
     /// How far it is if it leaves; null otherwise.
@@ -169,6 +175,12 @@ pub struct Protection {
     pub rebuild: Option<WorkProgress>,
     /// Drives that failed and that the pool goes on without.
     pub failed_drives: usize,
+    /// Drives that went away, that the pool goes on without, and that may come back.
+    #[serde(default)]
+    pub absent_drives: usize,
+    /// Bytes of columns on them, which are not rebuilt before the repair delay is over.
+    #[serde(default)]
+    pub absent_bytes: u64,
     /// Disks that several fault domains are on: nothing protects against their loss.
     pub shared_disks: Vec<String>,
     /// Whether each drive file counts as a fault domain of its own.

@@ -5,6 +5,7 @@
 
 use crate::{
     ArrayError, ArrayOptions, Bay,
+    absences::Absences,
     bin_setting::BinSetting,
     catalog::{Catalog, Turn},
     clock::ClockWatch,
@@ -48,6 +49,7 @@ pub struct Array {
     bin: Mutex<BinSetting>,
     scrubs: Mutex<Scrubs>,
     leaving: Mutex<Leaving>,
+    absences: Mutex<Absences>,
     rebuilds: Mutex<Rebuilds>,
     copies: Mutex<Copies>,
 }
@@ -84,6 +86,7 @@ impl Array {
             bin: Mutex::default(),
             scrubs: Mutex::default(),
             leaving: Mutex::default(),
+            absences: Mutex::default(),
             rebuilds: Mutex::default(),
             copies: Mutex::default(),
             world,
@@ -219,6 +222,10 @@ impl Array {
 
     pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {
         self.leaving.lock()
+    }
+
+    pub(crate) fn absences(&self) -> MutexGuard<'_, Absences> {
+        self.absences.lock()
     }
 
     pub(crate) fn scrubs(&self) -> MutexGuard<'_, Scrubs> {

@@ -56,7 +56,7 @@ impl Array {
         for index in self.drives().silent() {
             let is_active =
                 pool.members().get(index).is_some_and(|member| member.state == MemberState::Active);
-            if is_active && let Err(error) = pool.fail_drive(index).await {
+            if is_active && let Err(error) = pool.miss_drive(index).await {
                 tracing::debug!(%error, "a drive that does not answer is still needed");
             }
         }

@@ -81,7 +81,7 @@ impl Array {
     pub(crate) fn protection(&self, pool: &Pool) -> api::Protection {
         let found = pool.protection();
         let members = pool.members();
-        let failed_drives = members.all.iter().filter(|member| member.state == MemberState::Failed).count();
+        let count = |state| members.all.iter().filter(|member| member.state == state).count();
         let tolerates = found.layout.parity();
         let is_less = found.tolerates < tolerates || found.layout_now != found.layout;
         let mut of_disk = BTreeMap::<String, BTreeSet<String>>::new();
@@ -104,7 +104,9 @@ impl Array {
             degraded_segments: found.degraded_segments,
             degraded_bytes: found.degraded_bytes,
             rebuild: self.rebuild_progress(),
-            failed_drives,
+            failed_drives: count(MemberState::Failed),
+            absent_drives: count(MemberState::Absent),
+            absent_bytes: found.absent_bytes,
             shared_disks: shared.collect(),
             each_file: members.needed().any(|member| member.domain.starts_with(OF_FILE)),
             next: (is_less || found.degraded_segments > 0).then(|| NextStep::RestoreProtection.into()),
@@ -116,7 +118,7 @@ impl Array {
 /// started is the drive that failed at its position, or the only one that failed.
 fn numbered(known: &[Option<DriveIndex>], pool: &InPool) -> Vec<Option<DriveIndex>> {
     let members = pool.members.iter().flat_map(|members| &members.all);
-    let failed = members.filter(|member| member.state == MemberState::Failed).map(|member| member.index);
+    let failed = members.filter(|member| member.is_lost()).map(|member| member.index);
     let failed: BTreeSet<_> = failed.filter(|index| !known.contains(&Some(*index))).collect();
     let unknown = known.iter().filter(|number| number.is_none()).count();
     let guess = |at: usize| {
@@ -157,13 +159,16 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
         no_room: slot.no_room(),
         unfinished: slot.watch().under_way() as u64,
         timeouts: slot.watch().timeouts(),
-        online: slot.drive().is_some_and(|drive| !drive.is_failed()) && state != api::DriveState::Failed,
-        reason: reason.or_else(|| {
-            let is_out = member.is_some_and(|member| member.state == MemberState::Failed);
-            is_out.then(|| "it failed, and the pool goes on without it".to_owned())
+        online: slot.drive().is_some_and(|drive| !drive.is_failed())
+            && !matches!(state, api::DriveState::Failed | api::DriveState::Absent),
+        reason: reason.or_else(|| match member?.state {
+            MemberState::Failed => Some("it failed, and the pool goes on without it".to_owned()),
+            MemberState::Absent => Some("it went away, and the pool goes on without it".to_owned()),
+            MemberState::Active | MemberState::Leaving | MemberState::Gone => None,
         }),
         next: next(state, path).or_else(|| next_of(pool.leaving.get(&number?)?, path)),
         leaving: number.and_then(|number| pool.leaving.get(&number).cloned()),
+        absent_since_ms: member.and_then(absent_since_ms),
         size_bytes: label.as_ref().map(|label| label.len_bytes),
         data_bytes: space.map(|space| space.data_bytes),
         used_bytes: space.map(|space| space.used_bytes),
@@ -176,7 +181,7 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
         flushes,
         errors,
         repairs,
-        read_latency: latencies.map(|measured| latency(&[measured.read.snapshot()])),
+        read_latency: latencies.as_ref().map(|measured| latency(&[measured.read.snapshot()])),
         write_latency: latencies
             .map(|measured| latency(&[measured.write.snapshot(), measured.durable_write.snapshot()])),
         emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),
@@ -195,6 +200,7 @@ fn latency(of: &[LatencySnapshot]) -> api::Latency {
 fn state(slot: &DriveSlot, pool: &InPool, member: Option<&Member>) -> api::DriveState {
     let is_open = pool.members.is_some();
     match (member.map(|member| member.state), slot.watch().answers()) {
+        (Some(MemberState::Absent), _) => api::DriveState::Absent,
         (Some(MemberState::Failed), _) | (_, Answers::Failed(_)) => api::DriveState::Failed,
         (Some(MemberState::Gone), _) => api::DriveState::Foreign,
         (_, Answers::Suspect(_)) => api::DriveState::Suspect,
@@ -210,7 +216,9 @@ fn state(slot: &DriveSlot, pool: &InPool, member: Option<&Member>) -> api::Drive
 fn next(state: api::DriveState, path: &str) -> Option<String> {
     match state {
         api::DriveState::Failed => Some(NextStep::ReplaceDrive { drive: path }.into()),
-        api::DriveState::Missing => Some(NextStep::AttachDrive { drive: path }.into()),
+        api::DriveState::Missing | api::DriveState::Absent => {
+            Some(NextStep::AttachDrive { drive: path }.into())
+        }
         api::DriveState::Suspect => Some(NextStep::FailDrive { drive: path }.into()),
         api::DriveState::Foreign => Some(NextStep::TakeOutDrive { drive: path }.into()),
         api::DriveState::Active
@@ -220,9 +228,17 @@ fn next(state: api::DriveState, path: &str) -> Option<String> {
     }
 }
 
+fn absent_since_ms(member: &Member) -> Option<u64> {
+    (member.state == MemberState::Absent).then_some(member.absent_since_ms)
+}
+
 /// A drive of the pool that the configuration does not have.
 fn drives_without_slot(member: &Member) -> api::Drive {
-    let state = if member.is_needed() { api::DriveState::Missing } else { api::DriveState::Failed };
+    let state = match member.state {
+        MemberState::Absent => api::DriveState::Absent,
+        _ if member.is_needed() => api::DriveState::Missing,
+        _ => api::DriveState::Failed,
+    };
     let path = format!("number {}", member.index);
     api::Drive {
         number: Some(member.index.0),
@@ -250,6 +266,7 @@ fn drives_without_slot(member: &Member) -> api::Drive {
         }),
         path,
         leaving: None,
+        absent_since_ms: absent_since_ms(member),
         size_bytes: None,
         data_bytes: None,
         used_bytes: None,

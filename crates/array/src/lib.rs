@@ -6,6 +6,8 @@
 //! back, under the volumes and sessions that stayed. Does no networking and opens no file: drives come from a
 //! [`Bay`]. Assumes that it is called on a data thread of its world.
 
+mod absence;
+mod absences;
 mod access;
 mod array;
 mod array_options;

@@ -147,6 +147,12 @@ pub enum Bug {
     /// A column that was moved, or a new copy of the segment table, counts as protection before a durable checkpoint names it. A
     /// test of the pool finds it.
     CountUnnamed = 200,
+    /// A drive comes back before a checkpoint that knows of its loss is durable.
+    ReturnBeforeFlags = 201,
+    /// What a drive that came back lacks counts as there.
+    ForgetMissed = 202,
+    /// A pool is opened with whatever voters are there.
+    OpenMinority = 203,
     /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
@@ -197,7 +203,10 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 73] = [
+    pub const ALL: [Bug; 76] = [
+        Bug::ReturnBeforeFlags,
+        Bug::ForgetMissed,
+        Bug::OpenMinority,
         Bug::GoneTooSoon,
         Bug::ReuseLeftEarly,
         Bug::TrustParity,

@@ -28,7 +28,7 @@ pub struct OpenOptions {
 pub(crate) struct Target {
     name: String,
     file: File,
-    pub(crate) instruments: DiskInstruments,
+    pub(crate) instruments: Arc<DiskInstruments>,
 }
 
 struct LinuxDisk {
@@ -79,8 +79,7 @@ pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, Ope
     let len_bytes = found / u64::from(block_bytes) * u64::from(block_bytes);
     // A sparse file has fewer blocks than its length needs: a write may find no room.
     let is_sparse = !is_device && file.metadata().map_err(failed("find its size"))?.blocks() * 512 < found;
-    let target =
-        Arc::new(Target { name: path.display().to_string(), file, instruments: DiskInstruments::default() });
+    let target = Arc::new(Target { name: path.display().to_string(), file, instruments: Arc::default() });
     Ok(Arc::new(LinuxDisk { is_sparse, target, len_bytes, block_bytes }))
 }
 
@@ -169,8 +168,8 @@ impl Disk for LinuxDisk {
         self.is_sparse
     }
 
-    fn instruments(&self) -> Option<&DiskInstruments> {
-        Some(&self.target.instruments)
+    fn instruments(&self) -> Option<Arc<DiskInstruments>> {
+        Some(self.target.instruments.clone())
     }
 
     fn submit(&self, op: DiskOp) -> Completion {

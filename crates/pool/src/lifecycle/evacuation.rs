@@ -68,6 +68,9 @@ impl Pool {
             match store.members().get(drive).map(|member| member.state) {
                 Some(MemberState::Active) => {}
                 Some(MemberState::Leaving) => return Ok(false),
+                Some(MemberState::Absent) => {
+                    return Err(refuse("it is absent; bring it back, or remove it".into()));
+                }
                 Some(MemberState::Failed) => {
                     return Err(refuse("it failed, and the other drives make up for it; remove it".into()));
                 }
@@ -130,7 +133,7 @@ impl Pool {
     }
 
     /// Removes a drive that left or failed, once nothing refers to it: it is gone, durably, and blank if it can be written to.
-    /// False if something refers to it still.
+    /// False if something refers to it still. One that is absent is given up first: it comes back no more.
     ///
     /// # Errors
     /// [`PoolError::Refused`] if the drive serves, or the pool never had it. [`PoolError::Offline`] if the pool is or goes
@@ -146,6 +149,9 @@ impl Pool {
             };
             match store.members().get(drive).map(|member| member.state) {
                 Some(MemberState::Leaving | MemberState::Failed) => {}
+                Some(MemberState::Absent) => {
+                    store.fail_drive(drive).await?;
+                }
                 Some(MemberState::Active) => return Err(refuse("it serves; evacuate it first")),
                 Some(MemberState::Gone) => return Ok(true),
                 None => return Err(refuse("the pool does not have it")),

@@ -8,7 +8,8 @@ use crate::{
     integrity::damage::Damage,
     lifecycle::{
         create::random_uuid,
-        open::ReadSlice,
+        missing::{Held, missing_drives},
+        open::{ReadSlice, look},
         options::PoolOptions,
         slice::Slice,
         spanning::{Decided, Spanning},
@@ -43,7 +44,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
+    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves. Drives that it needs
+    /// may be missing if it can do without them: they are absent then.
     ///
     /// # Errors
     /// [`PoolError::Drive`] if drives are missing, fail, or were taken over by another owner;
@@ -55,7 +57,14 @@ impl Pool {
     ) -> Compiled<'static, Result<Arc<Pool>, PoolError>> {
         Box::pin(async move {
             let started = world.now();
-            let store = Arc::new(Store::take_over(drives).await?);
+            let held = async |store, slice| {
+                let (is_closed, lost) = look(store, slice).await?;
+                Ok(Held { is_closed, lost })
+            };
+            let missing = missing_drives(&drives, options.without_missing, held).await?;
+            let store = Store::take_over_without(drives, (&missing, world.wall_clock_ms())).await?;
+            let store = Arc::new(store);
+            store.set_world(world.clone());
             let takeover = world.now().since(started);
             let mut mended = store.damaged().to_vec();
             mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));

@@ -74,7 +74,18 @@ impl Store {
         let (slabs, domain) = (drive.slabs(), domain.to_owned());
         let (state, in_journal, votes) = (MemberState::Active, false, false);
         let failed_at = MembersGeneration(0);
-        let member = Member { index, drive: id, roles, state, in_journal, votes, slabs, domain, failed_at };
+        let member = Member {
+            index,
+            drive: id,
+            roles,
+            state,
+            in_journal,
+            votes,
+            slabs,
+            domain,
+            failed_at,
+            absent_since_ms: 0,
+        };
         self.change_members(|members| {
             assert_eq!(members.next_index, index.0, "one drive is added at a time");
             members.next_index += 1;

@@ -23,7 +23,7 @@ use quoin_base::{DriveIndex, Epoch, GrantGeneration, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, Label, MAX_SLICES, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
 use quoin_world::{
-    AsyncMutex, Buf, Mutex,
+    AsyncMutex, AsyncMutexGuard, Buf, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 use std::{
@@ -156,6 +156,22 @@ impl Grants {
         drives.push(of);
         self.nobodys.fetch_add(nobodys, Ordering::AcqRel);
         nobodys
+    }
+
+    /// Reads the part of a drive that comes back, and takes it in, in the place of what was known of it. Held until what is
+    /// returned is dropped: no slab changes hands meanwhile.
+    pub(super) async fn take_back(&self, drive: &Arc<Drive>) -> Result<AsyncMutexGuard<'_>, PoolError> {
+        let turn = self.turn.lock().await;
+        let (mut of, told) = OfDrive::read(self.pool, drive, true).await?;
+        told.iter().for_each(|what| tracing::warn!("{what}; it was written anew from the other copy"));
+        of.is_out = true;
+        let mut drives = self.drives.lock();
+        match drives.binary_search_by_key(&drive.index(), |of| of.drive.index()) {
+            Ok(at) => drives[at] = of,
+            Err(at) => drives.insert(at, of),
+        }
+        drop(drives);
+        Ok(turn)
     }
 
     fn new(pool: PoolId, epoch: Epoch, drives: Vec<OfDrive>) -> Self {

@@ -1,5 +1,6 @@
 //! The pool by its public interface, on simulated drives: what hosts wrote is there after whatever happens.
 
+mod absent;
 mod add_drive;
 mod ahead;
 mod allocation;
