@@ -104,6 +104,12 @@ pub struct Drive {
     pub unfinished: u64,
     /// Operations given up since the process started because the drive did not answer in time.
     pub timeouts: u64,
+    /// Whether it answers much later than the others, and is read only where there is no other way.
+    #[serde(default)]
+    pub slow: bool,
+    /// Whether it errs again and again, and is evacuated before it fails.
+    #[serde(default)]
+    pub failing: bool,
     /// Whether it is open and has not failed.
     pub online: bool,
     /// Why it is not online; null when it is.

@@ -13,6 +13,7 @@ use crate::{
     drives::Drives,
     events::{Events, Staged, Told},
     export_list::ExportList,
+    failing_drives::FailingDrives,
     giving_back::GivingBack,
     host_access::HostAccess,
     lifecycle::Lifecycle,
@@ -20,6 +21,7 @@ use crate::{
     reserve_watch::Reserves,
     schedule_list::Schedules,
     scrub::Scrubs,
+    slow_drives::SlowDrives,
     space::SpaceWatch,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -49,6 +51,8 @@ pub struct Array {
     scrubs: Mutex<Scrubs>,
     leaving: Mutex<Leaving>,
     rebuilds: Mutex<Rebuilds>,
+    slow_drives: Mutex<SlowDrives>,
+    failing_drives: Mutex<FailingDrives>,
     copies: Mutex<Copies>,
 }
 
@@ -85,6 +89,8 @@ impl Array {
             scrubs: Mutex::default(),
             leaving: Mutex::default(),
             rebuilds: Mutex::default(),
+            slow_drives: Mutex::default(),
+            failing_drives: Mutex::default(),
             copies: Mutex::default(),
             world,
             options,
@@ -215,6 +221,14 @@ impl Array {
 
     pub(crate) fn rebuilds(&self) -> MutexGuard<'_, Rebuilds> {
         self.rebuilds.lock()
+    }
+
+    pub(crate) fn slow_drives(&self) -> MutexGuard<'_, SlowDrives> {
+        self.slow_drives.lock()
+    }
+
+    pub(crate) fn failing_drives(&self) -> MutexGuard<'_, FailingDrives> {
+        self.failing_drives.lock()
     }
 
     pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {

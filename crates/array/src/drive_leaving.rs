@@ -83,6 +83,7 @@ impl Array {
             .change("state", "leaving", "active");
         self.commit_told(&turn, Transaction::new().delete(LEAVING_OBJECT, &key(index)), told).await?;
         self.leaving().drives.remove(&index);
+        self.failing_drives().forgive(index);
         self.show_drive(&path)
     }
 

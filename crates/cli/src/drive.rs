@@ -90,7 +90,7 @@ pub enum DriveCommand {
     /// Evacuate a drive if need be, then take it out of the pool and of quoin.toml
     #[command(
         after_help = "A drive that failed is removed as soon as the others have made up for it. A drive that was removed is \
-                      blank, and locked by the array until the pool is opened again.\n\nExamples:\n  quoin --data /srv/a drive remove drive-2 --wait\n  \
+                      blank, and can be used for anything.\n\nExamples:\n  quoin --data /srv/a drive remove drive-2 --wait\n  \
                       quoin --data /srv/a drive remove /dev/sdb"
     )]
     Remove {

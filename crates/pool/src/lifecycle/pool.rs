@@ -56,6 +56,7 @@ impl Pool {
         Box::pin(async move {
             let started = world.now();
             let store = Arc::new(Store::take_over(drives).await?);
+            store.columns().keep_time_by(world.clone());
             let takeover = world.now().since(started);
             let mut mended = store.damaged().to_vec();
             mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
