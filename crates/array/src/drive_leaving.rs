@@ -120,7 +120,14 @@ impl Array {
         if !is_there {
             let of_old = pool.members().get(index).map(|member| member.domain.clone());
             let domain = domain.or(of_old.filter(|domain| !domain.is_empty()));
-            self.add_drive(api::DriveAdd { path: new.clone(), domain, force }).await?;
+            // It is for what the other one is for, also if that failed.
+            let role =
+                pool.members().get(index).map(|member| match (member.roles.journal, member.roles.data) {
+                    (true, true) => api::DriveRole::Both,
+                    (true, false) => api::DriveRole::Journal,
+                    _ => api::DriveRole::Data,
+                });
+            self.add_drive(api::DriveAdd { path: new.clone(), domain, role, force }).await?;
         }
         self.leave_for_good(&pool, &path, index, narrower, Some(new)).await?;
         self.after_leaving(&pool, &path, index).await

@@ -259,6 +259,19 @@ impl Extents {
         }
     }
 
+    /// A drive of the set gives these slabs, which hold nothing. `domains` has its fault domain too.
+    pub(crate) fn join(
+        &mut self,
+        drive: DriveIndex,
+        slabs: Vec<Column>,
+        domains: BTreeMap<DriveIndex, Domain>,
+    ) {
+        assert!(!self.free.contains_key(&drive), "drive {drive} joins the journal's set once");
+        self.domains = domains;
+        self.free.insert(drive, slabs.into_iter().map(|column| column.slab).collect());
+        self.recount();
+    }
+
     /// Counts anew over the drives of the set.
     fn recount(&mut self) {
         self.columns = self.wanted_columns.min(self.free.len()).max(1);

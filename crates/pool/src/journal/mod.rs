@@ -55,7 +55,7 @@ use crate::{
     format::PAGE_BYTES,
     store::Store,
 };
-use quoin_base::{DriveIndex, Sequence};
+use quoin_base::{DriveIndex, Sequence, SliceId};
 use quoin_world::{
     Event, Mutex, MutexGuard, Thread, World,
     atomic::{AtomicU64, Ordering},
@@ -246,6 +246,23 @@ impl Journal {
         let capacity = usage.total.saturating_sub(unusable).max(1) as f64;
         let queued = (self.queued.load(Ordering::Relaxed) + len) as f64 / (self.slab_bytes() as f64 * 0.625);
         (usage.used as f64 + queued) / capacity
+    }
+
+    /// A drive joined the journal's set: extents may lie on it from now on.
+    pub(crate) fn join(&self, slice: SliceId, drive: DriveIndex) {
+        let slabs = self.store.journal_slabs_of(slice, drive);
+        let domains = self.store.domains();
+        {
+            let mut extents = self.current_extents();
+            // It may have failed meanwhile.
+            let in_set = self.store.members().get(drive).is_some_and(|member| member.in_journal);
+            if in_set || planted(Bug::JoinBeforeMember) {
+                extents.join(drive, slabs, domains);
+            }
+        }
+        // Lanes that wait for a free extent, and writes that wait for room.
+        self.freed.notify();
+        self.progress.notify();
     }
 
     /// Whether a part that is needed lies on a drive.

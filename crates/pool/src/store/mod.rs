@@ -74,6 +74,9 @@ pub(crate) trait Tenant: Send + Sync {
     /// Other drives take new data than before.
     fn lay_out(&self);
 
+    /// A drive is one of the journal's set, as the table of members in force says.
+    fn join_journal(&self, drive: DriveIndex);
+
     /// Whether anything refers to a drive: in RAM, or in a checkpoint that may be opened.
     fn refers_to(&self, drive: DriveIndex) -> bool;
 
@@ -231,6 +234,13 @@ fn common_label(drives: &[Arc<Drive>]) -> Result<Label, PoolError> {
     Err(PoolError::corrupt("the label of the pool's drives", problem))
 }
 
+/// The slabs on a drive that are of a slice's journal.
+fn journal_slabs_on(drive: &Arc<Drive>, slice: SliceId) -> impl Iterator<Item = Column> + use<> {
+    let label = drive.label();
+    let slabs = (0..label.journal_slabs).skip(slice.0.into()).step_by(label.slices.into());
+    slabs.map(move |slab| Column { drive: label.index, slab })
+}
+
 /// What it is.
 impl Store {
     pub(crate) fn pool(&self) -> PoolId {
@@ -303,12 +313,21 @@ impl Store {
         let members = self.members();
         let in_journal =
             |drive: &&Arc<Drive>| members.get(drive.index()).is_some_and(|member| member.in_journal);
-        let of = |drive: &Arc<Drive>| {
-            let label = drive.label();
-            let slabs = (0..label.journal_slabs).skip(slice.0.into()).step_by(label.slices.into());
-            slabs.map(move |slab| Column { drive: label.index, slab })
-        };
-        self.drives().filter(in_journal).flat_map(of).collect()
+        self.drives().filter(in_journal).flat_map(|drive| journal_slabs_on(drive, slice)).collect()
+    }
+
+    /// Those of them that are on one drive.
+    pub(crate) fn journal_slabs_of(&self, slice: SliceId, drive: DriveIndex) -> Vec<Column> {
+        self.columns.drive(drive).map(|drive| journal_slabs_on(drive, slice).collect()).unwrap_or_default()
+    }
+
+    /// Whether new extents of the journal have fewer columns than they should.
+    pub(crate) fn journal_lacks_columns(&self) -> bool {
+        let members = self.members();
+        let domains = self.domains();
+        let takes = members.in_journal().filter(|member| member.state == MemberState::Active);
+        let takes: BTreeSet<_> = takes.filter_map(|member| domains.get(&member.index).copied()).collect();
+        takes.len() < self.journal_columns()
     }
 
     /// On how many drives an extent of the journal is to lie.

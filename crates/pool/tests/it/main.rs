@@ -14,6 +14,7 @@ mod evacuate;
 mod flipped;
 mod freed;
 mod grants;
+mod join_journal;
 mod layer_ids;
 mod life;
 mod overwrites;
