@@ -107,6 +107,12 @@ pub struct Drive {
     pub unfinished: u64,
     /// Operations given up since the process started because the drive did not answer in time.
     pub timeouts: u64,
+    /// Whether it answers much later than the others, and is read only where there is no other way.
+    #[serde(default)]
+    pub slow: bool,
+    /// Whether it errs again and again, and is evacuated before it fails.
+    #[serde(default)]
+    pub failing: bool,
     /// Whether it is open and has not failed.
     pub online: bool,
     /// Why it is not online; null when it is.
@@ -199,9 +205,37 @@ pub struct DriveAdd {
     /// The name of its fault domain; null or left out: the disk that it is, or is on.
     #[serde(default)]
     pub domain: Option<String>,
+    /// What it is for; null or left out: data, and the journal too if that lies on fewer drives than it should.
+    #[serde(default)]
+    pub role: Option<DriveRole>,
     /// Overwrite what the drive holds.
     #[serde(default)]
     pub force: bool,
+}
+
+/// What a drive is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DriveRole {
+    /// The journal: what hosts write goes there first. A fast drive serves best.
+    Journal,
+    /// Data: it is capacity.
+    Data,
+    /// Both.
+    Both,
+}
+
+impl std::str::FromStr for DriveRole {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "journal" => Ok(Self::Journal),
+            "data" => Ok(Self::Data),
+            "both" => Ok(Self::Both),
+            _ => Err(format!("{text:?} is no role; write journal, data or both")),
+        }
+    }
 }
 
 /// How far a drive is that leaves.

@@ -14,6 +14,7 @@ use crate::{
     drives::Drives,
     events::{Events, Staged, Told},
     export_list::ExportList,
+    failing_drives::FailingDrives,
     giving_back::GivingBack,
     host_access::HostAccess,
     lifecycle::Lifecycle,
@@ -21,6 +22,7 @@ use crate::{
     reserve_watch::Reserves,
     schedule_list::Schedules,
     scrub::Scrubs,
+    slow_drives::SlowDrives,
     space::SpaceWatch,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -51,6 +53,8 @@ pub struct Array {
     leaving: Mutex<Leaving>,
     absences: Mutex<Absences>,
     rebuilds: Mutex<Rebuilds>,
+    slow_drives: Mutex<SlowDrives>,
+    failing_drives: Mutex<FailingDrives>,
     copies: Mutex<Copies>,
 }
 
@@ -88,6 +92,8 @@ impl Array {
             leaving: Mutex::default(),
             absences: Mutex::default(),
             rebuilds: Mutex::default(),
+            slow_drives: Mutex::default(),
+            failing_drives: Mutex::default(),
             copies: Mutex::default(),
             world,
             options,
@@ -218,6 +224,14 @@ impl Array {
 
     pub(crate) fn rebuilds(&self) -> MutexGuard<'_, Rebuilds> {
         self.rebuilds.lock()
+    }
+
+    pub(crate) fn slow_drives(&self) -> MutexGuard<'_, SlowDrives> {
+        self.slow_drives.lock()
+    }
+
+    pub(crate) fn failing_drives(&self) -> MutexGuard<'_, FailingDrives> {
+        self.failing_drives.lock()
     }
 
     pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {

@@ -20,6 +20,8 @@ pub(crate) struct InPool {
     members: Option<Arc<Members>>,
     space: Vec<DriveSpace>,
     leaving: BTreeMap<DriveIndex, api::DriveLeaving>,
+    /// Drives that answer much later than the others.
+    slow: BTreeSet<DriveIndex>,
 }
 
 impl InPool {
@@ -29,6 +31,7 @@ impl InPool {
             members: pool.map(|pool| pool.members()),
             space: pool.map(|pool| pool.drive_space()).unwrap_or_default(),
             leaving: BTreeMap::new(),
+            slow: pool.map(|pool| slow(pool)).unwrap_or_default(),
         }
     }
 
@@ -42,6 +45,11 @@ impl InPool {
     }
 }
 
+fn slow(pool: &Pool) -> BTreeSet<DriveIndex> {
+    let members = pool.members();
+    members.needed().map(|member| member.index).filter(|drive| pool.is_slow(*drive)).collect()
+}
+
 impl Array {
     /// The drives: those of the configuration in its order, then those of the pool that it does not have.
     pub fn list_drives(&self) -> Vec<api::Drive> {
@@ -51,10 +59,15 @@ impl Array {
     }
 
     pub(crate) fn drives_in(&self, pool: &InPool) -> Vec<api::Drive> {
+        let failing = self.failing_drives().all();
         let mut drives = self.drives().all(|slots| {
             let known: Vec<_> = slots.iter().map(|slot| slot.number()).collect();
             let numbers = numbered(&known, pool);
-            slots.iter().zip(numbers).map(|(slot, number)| drive(slot, number, pool)).collect::<Vec<_>>()
+            slots
+                .iter()
+                .zip(numbers)
+                .map(|(slot, number)| drive(slot, number, pool, &failing))
+                .collect::<Vec<_>>()
         });
         let known: BTreeSet<_> = drives.iter().filter_map(|drive| drive.number).collect();
         let members = pool.members.iter().flat_map(|members| &members.all);
@@ -132,7 +145,12 @@ fn numbered(known: &[Option<DriveIndex>], pool: &InPool) -> Vec<Option<DriveInde
 }
 
 /// A drive as clients see it.
-fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Drive {
+fn drive(
+    slot: &DriveSlot,
+    number: Option<DriveIndex>,
+    pool: &InPool,
+    failing: &BTreeSet<DriveIndex>,
+) -> api::Drive {
     let label = slot.drive().map(|drive| drive.label());
     let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
     let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors, repairs } = counters;
@@ -159,6 +177,8 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
         no_room: slot.no_room(),
         unfinished: slot.watch().under_way() as u64,
         timeouts: slot.watch().timeouts(),
+        slow: number.is_some_and(|number| pool.slow.contains(&number)),
+        failing: number.is_some_and(|number| failing.contains(&number)),
         online: slot.drive().is_some_and(|drive| !drive.is_failed())
             && !matches!(state, api::DriveState::Failed | api::DriveState::Absent),
         reason: reason.or_else(|| match member?.state {
@@ -253,6 +273,8 @@ fn drives_without_slot(member: &Member) -> api::Drive {
         no_room: false,
         unfinished: 0,
         timeouts: 0,
+        slow: false,
+        failing: false,
         online: false,
         reason: Some(match member.state {
             MemberState::Failed => {

@@ -94,6 +94,8 @@ impl Array {
                 self.look_at_members(&pool);
                 self.tend_leaving(&pool).await;
                 self.tend_rebuild(&pool);
+                self.tend_slow_drives(&pool);
+                self.tend_failing_drives(&pool).await;
                 self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);
                 self.giving_back().look(self.world().now(), &stats);

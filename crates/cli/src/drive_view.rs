@@ -119,10 +119,17 @@ pub(crate) fn drive_state(drive: &Drive) -> String {
         (_, _) if drive.reason.is_some() => format!("offline{why}"),
         (_, _) if drive.no_room => "NO ROOM: its file system is full".to_owned(),
         (DriveState::Leaving, _) => match &drive.leaving {
+            Some(leaving) if drive.failing => format!("FAILING, leaving: {}", self::leaving(leaving)),
             Some(leaving) => format!("leaving: {}", self::leaving(leaving)),
             None => "leaving".to_owned(),
         },
         (DriveState::Removed, _) => "removed".to_owned(),
+        (DriveState::Active, _) if drive.failing && drive.online => {
+            "online, FAILING: it errs again and again, and cannot be evacuated yet".to_owned()
+        }
+        (DriveState::Active, _) if drive.slow && drive.online => {
+            "online, SLOW: it is read only where there is no other way".to_owned()
+        }
         (DriveState::Active, _) => if drive.online { "online" } else { "not open" }.to_owned(),
         (DriveState::Unknown, _) => "not open".to_owned(),
     }

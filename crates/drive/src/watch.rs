@@ -332,6 +332,10 @@ impl Disk for WatchedDisk {
         self.instruments.clone()
     }
 
+    fn let_go(&self) {
+        self.disk.let_go();
+    }
+
     fn submit(&self, op: DiskOp) -> Completion {
         if self.failed.load(Ordering::Acquire) {
             return Completion::ready(Err(self.watch.timed_out(&self.name)));

@@ -140,6 +140,8 @@ pub enum Bug {
     MembersBeforeHardened = 100,
     /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.
     MemberBeforeGrants = 101,
+    /// The journal goes on on a drive that is added before the table of members has it. A test of the pool finds it.
+    JoinBeforeMember = 190,
     /// A drive is gone while columns and copies of the segment table lie on it.
     GoneTooSoon = 180,
     /// A slab that a column left is used again before a checkpoint that does not name it is durable.

@@ -1,6 +1,6 @@
 //! The drives of a pool, as the columns of its segments.
 
-use crate::{Column, StripeError, StripeSet};
+use crate::{Column, StripeError, StripeSet, hedge::Hedge};
 use futures_util::{
     FutureExt,
     future::{Either, join_all, ready},
@@ -9,7 +9,7 @@ use quoin_base::{ByteRange, DriveIndex};
 use quoin_drive::{Drive, MAX_MEMBERS};
 use quoin_world::{
     Buf,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use std::{
     future::Future,
@@ -26,15 +26,20 @@ struct Places {
     all: Box<[Place]>,
     /// Places from here on are empty.
     end: AtomicUsize,
+    hedge: Hedge,
 }
 
 /// On a cache line of its own: threads that read different drives do not pass lines to and fro.
 #[derive(Default)]
 #[repr(align(64))]
-struct Place {
+pub(crate) struct Place {
     first: OnceLock<Opening>,
     /// Reads of segments in flight.
     reads: AtomicUsize,
+    /// Reads that were late lately.
+    pub(crate) late: AtomicUsize,
+    /// It is read only where there is no other way.
+    pub(crate) slow: AtomicBool,
 }
 
 /// A drive as it was opened, and as it was opened after that, if it came back. There are few: what is opened anew is
@@ -84,7 +89,7 @@ impl Columns {
     /// Over these drives.
     pub fn new(drives: Vec<Arc<Drive>>) -> Self {
         let all = (0..MAX_MEMBERS).map(|_| Place::default()).collect();
-        let columns = Self(Arc::new(Places { all, end: AtomicUsize::new(0) }));
+        let columns = Self(Arc::new(Places { all, end: AtomicUsize::new(0), hedge: Hedge::default() }));
         drives.into_iter().for_each(|drive| columns.add(drive));
         columns
     }
@@ -143,6 +148,22 @@ impl Columns {
     pub(crate) fn reads_in_flight(&self, column: Column) -> usize {
         let place = self.0.all.get(usize::from(column.drive.0));
         place.map_or(0, |place| place.reads.load(Ordering::Relaxed))
+    }
+
+    /// When reads are late, and what was done about it.
+    pub(crate) fn hedge(&self) -> &Hedge {
+        &self.0.hedge
+    }
+
+    /// How fast a drive answers.
+    pub(crate) fn pace_of(&self, drive: DriveIndex) -> Option<&Place> {
+        self.0.all.get(usize::from(drive.0))
+    }
+
+    /// Forgets which reads were late.
+    pub(crate) fn forget_late(&self) {
+        let places = &self.0.all[..self.0.end.load(Ordering::Acquire)];
+        places.iter().for_each(|place| place.late.store(0, Ordering::Relaxed));
     }
 
     /// The largest block of the drives that hold these columns: what is written to them begins in

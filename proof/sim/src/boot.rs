@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use quoin_base::VolumeId;
 use quoin_drive::{DriveSet, DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
 use quoin_pool::{
-    CheckReport, Pool, PoolError, PoolOptions, PoolState, Scrub, ScrubCounts, ScrubPosition, check,
+    CheckReport, Hedging, Pool, PoolError, PoolOptions, PoolState, Scrub, ScrubCounts, ScrubPosition, check,
 };
 use quoin_world::{Disk, Event, Thread, World};
 use quoin_world_sim::SimDisk;
@@ -33,6 +33,9 @@ const READ_SECTORS: u32 = 256;
 /// How often it is tried to open a pool with a drive that hangs, and how long after each other.
 const OPENINGS: u32 = 200;
 const OPENED_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Reads of a column are late after so long, as many of a drive are, and so many are made from the other columns too.
+const LATE_AFTER: Duration = Duration::from_micros(150);
+const EXTRA_READS: usize = 1000;
 /// How often the space of deleted volumes is waited for.
 const PATIENCE: u32 = 100;
 
@@ -249,7 +252,9 @@ impl BootRun {
         };
         let drives = drives.map_err(|e| e.to_string())?;
         let world = self.shared.world.clone();
-        Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())
+        let pool = Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())?;
+        pool.set_hedging(Hedging { late_after: Some(LATE_AFTER), extra_reads: EXTRA_READS });
+        Ok(pool)
     }
 
     async fn check(&self) -> Result<(), String> {

@@ -248,7 +248,8 @@ impl Extents {
 
     /// Takes over the journal's set of drives that this table has. Tables come in their order.
     ///
-    /// `slabs_of` tells the slabs of a drive that joined.
+    /// `slabs_of` tells the slabs of a drive that joins again. One that was never in the set joins by [`Self::join`], when it is
+    /// open and its fault domain is known.
     pub(crate) fn follow(&mut self, members: &Members, slabs_of: impl Fn(DriveIndex) -> Vec<u32>) {
         if self.set != members.journal_set {
             assert!(self.set < members.journal_set, "the journal's set never goes back");
@@ -257,7 +258,8 @@ impl Extents {
             let gone: Vec<_> = self.free.keys().chain(self.resting.keys()).copied().filter(is_gone).collect();
             gone.into_iter().for_each(|drive| self.leave(drive));
             for Member { index, .. } in members.in_journal() {
-                if !self.free.contains_key(index) && !self.resting.contains_key(index) {
+                let is_known = self.domains.contains_key(index);
+                if is_known && !self.free.contains_key(index) && !self.resting.contains_key(index) {
                     assert!(
                         !self.lies_on(*index),
                         "drive {index} joins the journal, and an extent lies there"
@@ -272,6 +274,20 @@ impl Extents {
             (self.resting, self.free) = all.partition(|(drive, _)| rests(drive));
             self.recount();
         }
+    }
+
+    /// A drive that was added to the set gives these slabs, which hold nothing. `None`: it is not in the set any more. `domains`
+    /// has its fault domain too.
+    pub(crate) fn join(
+        &mut self,
+        drive: DriveIndex,
+        slabs: Option<Vec<u32>>,
+        domains: BTreeMap<DriveIndex, Domain>,
+    ) {
+        assert!(!self.domains.contains_key(&drive), "drive {drive} joins the journal's set once");
+        self.domains = domains;
+        self.free.extend(slabs.map(|slabs| (drive, slabs.into())));
+        self.recount();
     }
 
     /// Counts anew over the drives of the set.
@@ -411,7 +427,8 @@ mod tests {
 
     #[test]
     fn a_drive_that_joins_again_has_all_its_slabs() {
-        let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1);
+        let apart = (0..3).map(|drive| (DriveIndex(drive), Domain(drive))).collect();
+        let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1).over(apart);
         let first = extents.take().unwrap();
         extents.follow(&members(2, &[1, 2]), none);
         extents.wrote(first.index, Sequence(9));

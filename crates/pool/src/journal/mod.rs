@@ -252,6 +252,22 @@ impl Journal {
         (usage.used as f64 + queued) / capacity
     }
 
+    /// A drive joined the journal's set: extents may lie on it from now on.
+    pub(crate) fn join(&self, slice: SliceId, drive: DriveIndex) {
+        let slabs = self.store.journal_slabs_on(slice, drive);
+        let domains = self.store.domains();
+        {
+            let mut extents = self.current_extents();
+            // It may have failed meanwhile.
+            let in_set = self.store.members().get(drive).is_some_and(|member| member.in_journal);
+            let joins = in_set || planted(Bug::JoinBeforeMember);
+            extents.join(drive, joins.then_some(slabs), domains);
+        }
+        // Lanes that wait for a free extent, and writes that wait for room.
+        self.freed.notify();
+        self.progress.notify();
+    }
+
     /// Whether a part that is needed lies on a drive.
     pub(crate) fn lies_on(&self, drive: DriveIndex) -> bool {
         self.current_extents().lies_on(drive)

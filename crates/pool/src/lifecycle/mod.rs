@@ -17,6 +17,7 @@ pub(crate) mod protection;
 pub(crate) mod recovered;
 mod report;
 pub(crate) mod slice;
+mod slowness;
 pub(crate) mod spanning;
 pub(crate) mod stats;
 pub(crate) mod transactions;

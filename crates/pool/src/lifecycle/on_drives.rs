@@ -47,6 +47,12 @@ impl Tenant for OnDrives {
         }
     }
 
+    fn join_journal(&self, drive: DriveIndex) {
+        if let Some(slice) = self.0.upgrade() {
+            slice.log.journal.join(slice.id(), drive);
+        }
+    }
+
     fn refers_to(&self, drive: DriveIndex) -> bool {
         // Of one that was closed nobody knows.
         self.0

@@ -21,7 +21,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveId, DriveIndex, Extent, LayerId, MIB, PoolId, SliceId, VolumeId};
-use quoin_drive::{Drive, Members};
+use quoin_drive::{Drive, Members, Roles};
 use quoin_world::{Compiled, Disk, Slice as Bytes, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -65,6 +65,7 @@ impl Pool {
             let store = Store::take_over_without(drives, (&missing, world.wall_clock_ms())).await?;
             let store = Arc::new(store);
             store.set_world(world.clone());
+            store.columns().keep_time_by(world.clone());
             let takeover = world.now().since(started);
             let mut mended = store.damaged().to_vec();
             mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
@@ -296,7 +297,34 @@ impl Pool {
         domain: String,
     ) -> Compiled<'a, Result<DriveIndex, PoolError>> {
         let id = DriveId(random_uuid(world));
-        Box::pin(async move { self.store.add_drive(disk, domain, id, world.wall_clock_ms()).await })
+        let roles = Roles { journal: false, data: true };
+        Box::pin(async move { self.store.add_drive(disk, domain, roles, (id, world.wall_clock_ms())).await })
+    }
+
+    /// Adds a drive as [`Pool::add_drive`] does, for the journal, for data, or for both. Lanes of the journal begin extents on
+    /// it as soon as it is a member, and extents have as many columns again as drives allow.
+    ///
+    /// # Errors
+    /// Those of [`Pool::add_drive`]; [`PoolError::Refused`] too if it has neither role, or no room for its part of the journal.
+    pub fn add_drive_for<'a>(
+        &'a self,
+        world: &'a dyn World,
+        disk: Arc<dyn Disk>,
+        domain: String,
+        roles: Roles,
+    ) -> Compiled<'a, Result<DriveIndex, PoolError>> {
+        let id = DriveId(random_uuid(world));
+        Box::pin(async move {
+            if !roles.journal && !roles.data {
+                return Err(PoolError::Refused("a drive is for the journal, for data, or for both".into()));
+            }
+            self.store.add_drive(disk, domain, roles, (id, world.wall_clock_ms())).await
+        })
+    }
+
+    /// Whether new parts of the journal lie on fewer drives than failures are to be tolerated and one more.
+    pub fn journal_lacks_columns(&self) -> bool {
+        self.store.journal_lacks_columns()
     }
 
     /// An object of the catalog.

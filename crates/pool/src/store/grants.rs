@@ -129,10 +129,13 @@ impl Grants {
         Ok((Self::new(pool, epoch, of_drives), told))
     }
 
-    /// The part of a drive that is no member yet: its slabs are ungranted. Durable, but not in the table.
+    /// The part of a drive that is no member yet: slabs of the journal are the store's, the others are ungranted. Durable, but
+    /// not in the table.
     pub(super) async fn format_added(&self, drive: &Arc<Drive>) -> Result<OfDrive, PoolError> {
         let pages = drive.label().grant_pages();
-        let holders = vec![NOBODY; drive.slabs() as usize];
+        let journal = vec![STORE; drive.label().journal_slabs as usize];
+        let others = vec![NOBODY; drive.slabs() as usize - journal.len()];
+        let holders = [journal, others].concat();
         let mut of = OfDrive {
             drive: drive.clone(),
             holders,

@@ -4,7 +4,14 @@ use super::Store;
 use quoin_base::{DriveIndex, SliceId};
 use quoin_drive::{Drive, Member, MemberState};
 use quoin_stripe::Column;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
+
+/// The slabs on a drive that are of a slice's journal.
+fn slabs_on(drive: &Arc<Drive>, slice: SliceId) -> impl Iterator<Item = Column> + use<> {
+    let label = drive.label();
+    let slabs = (0..label.journal_slabs).skip(slice.0.into()).step_by(label.slices.into());
+    slabs.map(move |slab| Column { drive: label.index, slab })
+}
 
 impl Store {
     /// The slabs of a slice's journal: they belong to the slices in turn.
@@ -12,18 +19,22 @@ impl Store {
         let members = self.members();
         let in_journal =
             |drive: &&Arc<Drive>| members.get(drive.index()).is_some_and(|member| member.in_journal);
-        let of = |drive: &Arc<Drive>| {
-            let label = drive.label();
-            let slabs = (0..label.journal_slabs).skip(slice.0.into()).step_by(label.slices.into());
-            slabs.map(move |slab| Column { drive: label.index, slab })
-        };
-        self.drives().filter(in_journal).flat_map(of).collect()
+        self.drives().filter(in_journal).flat_map(|drive| slabs_on(drive, slice)).collect()
     }
 
-    /// The slabs of a slice's journal on a drive that holds it.
+    /// Those of them that are on one drive.
     pub(crate) fn journal_slabs_on(&self, slice: SliceId, drive: DriveIndex) -> Vec<u32> {
-        let of_drive = self.journal_slabs(slice).into_iter().filter(|column| column.drive == drive);
-        of_drive.map(|column| column.slab).collect()
+        let drive = self.columns.drive(drive).ok();
+        drive.into_iter().flat_map(|drive| slabs_on(drive, slice)).map(|column| column.slab).collect()
+    }
+
+    /// Whether new extents of the journal have fewer columns than they should.
+    pub(crate) fn journal_lacks_columns(&self) -> bool {
+        let members = self.members();
+        let domains = self.domains();
+        let takes = members.in_journal().filter(|member| member.state == MemberState::Active);
+        let takes: BTreeSet<_> = takes.filter_map(|member| domains.get(&member.index).copied()).collect();
+        takes.len() < self.journal_columns()
     }
 
     /// On how many drives an extent of the journal is to lie.

@@ -85,6 +85,9 @@ pub(crate) trait Tenant: Send + Sync {
     /// Other drives take new data than before.
     fn lay_out(&self);
 
+    /// A drive is one of the journal's set, as the table of members in force says.
+    fn join_journal(&self, drive: DriveIndex);
+
     /// Whether anything refers to a drive: in RAM, or in a checkpoint that may be opened.
     fn refers_to(&self, drive: DriveIndex) -> bool;
 

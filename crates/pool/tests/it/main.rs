@@ -15,6 +15,7 @@ mod evacuate;
 mod flipped;
 mod freed;
 mod grants;
+mod join_journal;
 mod layer_ids;
 mod layouts;
 mod life;
