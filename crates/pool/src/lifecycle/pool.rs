@@ -133,7 +133,7 @@ impl Pool {
     }
 
     /// The slice that holds a volume.
-    fn slice_of(&self, volume: VolumeId) -> Result<&Arc<Slice>, PoolError> {
+    pub(super) fn slice_of(&self, volume: VolumeId) -> Result<&Arc<Slice>, PoolError> {
         self.slices.get(usize::from(volume.slice().0)).ok_or(PoolError::NoSuchVolume(volume))
     }
 

@@ -103,6 +103,8 @@ pub(crate) struct Store {
     rooting: AsyncMutex,
     /// A drive that may leave: nothing new is put there while that is found out.
     may_leave: Mutex<Option<DriveIndex>>,
+    /// Layouts that volumes have, or had since the pool was opened, beside the pool's.
+    volume_layouts: Mutex<BTreeSet<Layout>>,
     /// Each says whether a slice has something in the journal on this drive and on no other of the set.
     needs: Mutex<Vec<Needs>>,
     tenants: Mutex<Vec<Arc<dyn Tenant>>>,
@@ -184,6 +186,7 @@ impl Store {
             adding: AsyncMutex::new(),
             rooting: AsyncMutex::new(),
             may_leave: Mutex::default(),
+            volume_layouts: Mutex::default(),
             columns: Columns::new(drives),
             label,
             epoch,

@@ -15,6 +15,7 @@ mod flipped;
 mod freed;
 mod grants;
 mod layer_ids;
+mod layouts;
 mod life;
 mod overwrites;
 mod pipeline;
