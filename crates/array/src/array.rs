@@ -16,6 +16,7 @@ use crate::{
     giving_back::GivingBack,
     host_access::HostAccess,
     lifecycle::Lifecycle,
+    policies::Policies,
     rebuild::Rebuilds,
     reserve_watch::Reserves,
     schedule_list::Schedules,
@@ -49,6 +50,7 @@ pub struct Array {
     scrubs: Mutex<Scrubs>,
     leaving: Mutex<Leaving>,
     rebuilds: Mutex<Rebuilds>,
+    policies: Mutex<Policies>,
     copies: Mutex<Copies>,
 }
 
@@ -85,6 +87,7 @@ impl Array {
             scrubs: Mutex::default(),
             leaving: Mutex::default(),
             rebuilds: Mutex::default(),
+            policies: Mutex::default(),
             copies: Mutex::default(),
             world,
             options,
@@ -215,6 +218,10 @@ impl Array {
 
     pub(crate) fn rebuilds(&self) -> MutexGuard<'_, Rebuilds> {
         self.rebuilds.lock()
+    }
+
+    pub(crate) fn policies(&self) -> MutexGuard<'_, Policies> {
+        self.policies.lock()
     }
 
     pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {

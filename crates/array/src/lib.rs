@@ -51,6 +51,8 @@ mod nbd;
 mod not_opened;
 mod origin;
 mod permit;
+mod policies;
+mod policy_error;
 mod pool_problem;
 mod progress;
 mod rebuild;
@@ -102,11 +104,12 @@ pub use host_error::HostError;
 pub use initiator::is_target_name;
 pub use job_error::JobError;
 pub use mapping_error::MappingError;
+pub use policy_error::PolicyError;
 pub use quoin_api::DriveLocation;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
     EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, LEAVING_OBJECT, MAPPING_OBJECT,
-    OWN_RESERVE_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT,
+    OWN_RESERVE_OBJECT, POLICY_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT,
     SCRUB_OBJECT,
 };
 pub use request_key::RequestKey;

@@ -22,6 +22,7 @@ mod mapping;
 mod names;
 mod output;
 mod rebuild;
+mod policy;
 mod recycle_bin;
 mod report;
 mod reserve;

@@ -4,6 +4,7 @@ use crate::{
     choices::Faults,
     client::{Client, Shared, read},
     leaving,
+    policies,
     model::{Change, OBJECT_KINDS, volume_key},
     scenario::Ending,
 };
@@ -66,6 +67,8 @@ pub(crate) struct BootRun {
     pub last: bool,
     /// Drives leave in this boot; what is random about that follows from this number.
     pub leaves: Option<u64>,
+    /// Volumes get other layouts, if so as this number tells.
+    pub lays_out: Option<u64>,
     /// Heads of rows are not found, so that a check finds something.
     pub lacks_rows: bool,
 }
@@ -145,6 +148,9 @@ impl BootRun {
         self.add_a_drive(&pool);
         if let Some(number) = self.leaves {
             leaving::spawn(&self.shared, &pool, self.admitted.clone(), number);
+        }
+        if let Some(number) = self.lays_out {
+            policies::spawn(&self.shared, &pool, number);
         }
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
         for volume in volumes {
@@ -493,6 +499,9 @@ impl BootRun {
             }
             if self.shared.spoiled && !self.shared.damaged {
                 self.repair_all(pool).await?;
+            }
+            if self.lays_out.is_some() && !self.shared.damaged && !self.shared.spoiled {
+                policies::check(&self.shared, pool).await?;
             }
             if !self.shared.damaged {
                 self.check_space(pool).await?;

@@ -20,6 +20,7 @@ mod figures;
 mod forks;
 mod known;
 mod leaving;
+mod policies;
 mod model;
 mod runner;
 mod scenario;

@@ -178,6 +178,8 @@ impl Run {
             may_fail,
             damaged: self.damaged,
             spoiled: self.spoiled,
+            policies: self.choices.policies,
+            policies_end: AtomicBool::new(false),
         });
         let opened = self.opened.clone();
         let run = BootRun {
@@ -194,6 +196,7 @@ impl Run {
             opened: opened.clone(),
             closed_before: std::mem::take(&mut self.closed),
             leaves: self.has_drives_leave().then(|| self.seed << 8 | u64::from(number)),
+            lays_out: self.choices.policies.then(|| self.seed << 8 | u64::from(number)),
             last,
             lacks_rows: false,
         };

@@ -86,6 +86,10 @@ crate::figures! {
         cancelled_evacuations,
         /// Drives removed.
         removed_drives,
+        /// Layouts that volumes got.
+        layouts_given,
+        /// Times all volumes had the pool's layout again, and nothing lay otherwise.
+        layout_checks,
         /// Writes that were slowed down.
         throttled,
         /// Reads that failed for damage or a drive's error.
