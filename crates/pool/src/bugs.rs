@@ -144,6 +144,9 @@ pub enum Bug {
     GoneTooSoon = 180,
     /// A slab that a column left is used again before a checkpoint that does not name it is durable.
     ReuseLeftEarly = 181,
+    /// A column that was moved, or a new copy of the segment table, counts as protection before a durable checkpoint names it. A
+    /// test of the pool finds it.
+    CountUnnamed = 200,
     /// A column is copied to another drive as it is, whatever the checksums of its blocks say.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.

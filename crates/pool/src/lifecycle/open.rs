@@ -282,6 +282,8 @@ impl Slice {
         // NOTE: what recovery decided is made durable before anything new is written.
         self.recovered().make_durable(&self.store).await?;
         let root = self.begin_to_write().await?;
+        // NOTE: the root may have been followed by one that says the same. What moves from here on is in neither.
+        self.segments.table.goes_on_from(CheckpointGeneration(root.generation.get()));
         self.start_journal();
         self.start_placing();
         let start = Start {

@@ -12,7 +12,7 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, PAGE_WORDS, Root, SEGMENTS_PER_PAGE, SegmentEntry},
+    format::{Location, Root, SEGMENTS_PER_PAGE},
     meta::Layouts,
     segment::readers::{ReaderEpoch, ReaderEpochs},
     space::Overhead,
@@ -32,7 +32,6 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
-use zerocopy::IntoBytes;
 
 pub(crate) mod balance;
 mod choose;
@@ -51,7 +50,6 @@ mod table_slabs;
 mod tags;
 
 use entry::ReadEntries;
-pub(crate) use entry::encode;
 use granted::Granted;
 use index::Index;
 pub(crate) use leaving::{Holdings, NetUse};
@@ -118,9 +116,13 @@ struct Quarantined {
     reader_epoch: ReaderEpoch,
 }
 
-/// A slab that a column left.
+/// A slab that a column left. Durable checkpoints before that of its wait name it, and not the one that took its place.
 struct LeftSlab {
     column: Column,
+    /// Which column of its segment.
+    place: usize,
+    /// It did not hold all that was written to the segment.
+    was_missing: bool,
     wait: Quarantined,
 }
 
@@ -145,6 +147,8 @@ struct Inner {
     /// The checkpoint that will have what is written now, and the last one whose rows are hardened.
     next_checkpoint: CheckpointGeneration,
     hardened: CheckpointGeneration,
+    /// The last one whose root is.
+    durable: CheckpointGeneration,
     /// The newest table of members whose lost drives are taken account of.
     members_known: MembersGeneration,
 }
@@ -217,6 +221,7 @@ impl SegmentTable {
             live_meta_sectors,
             next_checkpoint: CheckpointGeneration(root.generation.get()).next(),
             hardened: CheckpointGeneration(root.generation.get()),
+            durable: CheckpointGeneration(root.generation.get()),
             members_known: MembersGeneration(root.members.get()),
         };
         let most_slabs = most_data_slabs(slab_bytes.into());
@@ -411,6 +416,7 @@ impl SegmentTable {
     /// Gives back what checkpoint `durable` no longer holds and no reader looks at. True if anything came free.
     pub(crate) fn reclaim(&self, durable: CheckpointGeneration, readers: &ReaderEpochs) -> bool {
         let mut inner = self.inner.write();
+        inner.durable = durable;
         let may = |q: &Quarantined| q.generation <= durable && readers.passed(q.reader_epoch);
         // Both, whatever the first brings.
         inner.free_left_slabs(may) | inner.free_quarantined(may)
@@ -460,18 +466,6 @@ impl SegmentTable {
 
     pub(crate) fn count(&self) -> u32 {
         self.inner.read().segments.len() as u32
-    }
-
-    /// A page of the table as it goes to the drives.
-    pub(crate) fn encode_page(&self, index: PageNumber) -> Box<[u64; PAGE_WORDS]> {
-        let inner = self.inner.read();
-        let mut words = Box::new([0u64; PAGE_WORDS]);
-        let first = index.0 as usize * SEGMENTS_PER_PAGE;
-        let entries = words.as_mut_slice().as_mut_bytes().chunks_exact_mut(size_of::<SegmentEntry>());
-        for (bytes, segment) in entries.zip(inner.segments.iter().skip(first)) {
-            bytes.copy_from_slice(encode(segment).as_bytes());
-        }
-        words
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a failed drive held is made again on the others, so that the next one may fail.
 
-use crate::rig::{Rig, create, pattern, read};
-use quoin_base::{DriveIndex, Layout, MIB, VolumeId};
-use quoin_pool::Pool;
-use quoin_world::World;
+use crate::rig::{Rig, create, options, pattern, read};
+use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
+use quoin_drive::open_set;
+use quoin_pool::{Pool, PoolError};
+use quoin_world::{Disk, World};
 use std::{sync::Arc, time::Duration};
 
 const WRITE: u64 = 64 << 10;
@@ -71,4 +72,70 @@ fn drives_fail_one_after_the_other_and_each_is_made_up_for() {
             });
         }
     }
+}
+
+/// A drive fails, and as soon as what it held is made again the next one, if the pool lets it go; then power fails. False if
+/// the pool does not open then, or lacks something.
+fn survives_failures_before_a_checkpoint(text: &str) -> bool {
+    let rig = Rig::protected(7, layout(text), 24 * MIB);
+    let pool = rig.open();
+    let volume = rig.run(|_| async move {
+        let volume = create(&pool).await;
+        for at in 0..WRITES {
+            pool.write(volume, at * WRITE, vec![pattern(at, WRITE as usize)]).await.unwrap();
+        }
+        pool.close().await.unwrap();
+        volume
+    });
+    let pool = rig.open();
+    let has_let_go = rig.run(|world| async move {
+        assert!(pool.fail_drive(DriveIndex(0)).await.unwrap());
+        while pool.protection().degraded_segments > 0 {
+            world.sleep(Duration::from_micros(50)).await;
+        }
+        let tolerated = pool.protection().tolerates;
+        let has_let_go = pool.fail_drive(DriveIndex(1)).await.is_ok();
+        assert!(has_let_go || tolerated == 0, "{tolerated} failures were tolerated");
+        has_let_go
+    });
+    rig.world.crash();
+    let disks = rig.disks.iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect();
+    let opened = rig.run(|world| async move {
+        Pool::open(world, open_set(disks).await.map_err(PoolError::from)?, options()).await
+    });
+    let Ok(pool) = opened else { return false };
+    rig.run(|world| async move {
+        for at in 0..WRITES {
+            if pool.read(volume, ByteRange::new(at * WRITE, WRITE)).await.is_err() {
+                return false;
+            }
+        }
+        all_is_there(&pool, volume).await;
+        // Once a checkpoint names what was made, the next drive may fail.
+        rebuilt(&*world, &pool).await;
+        while !has_let_go && pool.protection().tolerates == 0 {
+            world.sleep(Duration::from_millis(10)).await;
+        }
+        assert!(has_let_go || pool.fail_drive(DriveIndex(1)).await.unwrap());
+        all_is_there(&pool, volume).await;
+        pool.close().await.unwrap();
+        true
+    })
+}
+
+#[test]
+fn what_is_made_again_protects_only_when_a_checkpoint_names_it() {
+    for text in ["mirror", "2+1", "raid5"] {
+        assert!(survives_failures_before_a_checkpoint(text), "{text}");
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn columns_that_count_before_a_checkpoint_names_them_are_found() {
+    use quoin_pool::bugs::{Bug, plant};
+    plant(Some(Bug::CountUnnamed));
+    let survives = survives_failures_before_a_checkpoint("mirror");
+    plant(None);
+    assert!(!survives);
 }

@@ -1,14 +1,14 @@
 //! A segment as it is in the segment table on drives.
 
-use super::{Segment, SegmentState, Stream, free_segment, granted::Granted};
+use super::{Segment, SegmentState, SegmentTable, Stream, free_segment, granted::Granted};
 use crate::{
     error::PoolError,
-    format::{MAX_COLUMNS, SegmentEntry, zeroed},
+    format::{MAX_COLUMNS, PAGE_WORDS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
 };
-use quoin_base::{CheckpointGeneration, Layout, SegmentGeneration};
+use quoin_base::{CheckpointGeneration, Layout, PageNumber, SegmentGeneration};
 use quoin_stripe::{ColumnSet, Geometry, StripeSet};
 use std::collections::BTreeMap;
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// The segments that an opening reads, by id, and what of them is live.
 pub(super) struct ReadEntries {
@@ -38,6 +38,20 @@ impl ReadEntries {
             segments[id] = segment;
         }
         Ok(Self { segments, live_data_sectors, live_meta_sectors })
+    }
+}
+
+impl SegmentTable {
+    /// A page of the table as it goes to the drives.
+    pub(crate) fn encode_page(&self, index: PageNumber) -> Box<[u64; PAGE_WORDS]> {
+        let inner = self.inner.read();
+        let mut words = Box::new([0u64; PAGE_WORDS]);
+        let first = index.0 as usize * SEGMENTS_PER_PAGE;
+        let entries = words.as_mut_slice().as_mut_bytes().chunks_exact_mut(size_of::<SegmentEntry>());
+        for (bytes, segment) in entries.zip(inner.segments.iter().skip(first)) {
+            bytes.copy_from_slice(encode(segment).as_bytes());
+        }
+        words
     }
 }
 

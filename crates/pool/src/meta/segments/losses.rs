@@ -7,13 +7,18 @@
 //! Invariants:
 //! 1. When the pool has gone on without a drive, every column on it whose segment has rows that no flush has hardened there is
 //!    missing in the table, before any row counts that was written without it.
-//! 2. A root tells up to which table of members its segment table knows of losses. For drives that failed later, an opening
+//! 2. What the pool survives is judged by what it has in RAM and by what an opening would find: a column that was moved, or a
+//!    copy of a table slab that was made, since the last durable checkpoint counts with the one that it replaced. Whichever
+//!    of the two is lost counts as lost.
+//! 3. A root tells up to which table of members its segment table knows of losses. For drives that failed later, an opening
 //!    finds the columns that are missing by when their segments were last written to.
 
-use super::{Inner, Segment, SegmentState, SegmentTable};
-use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration};
+use super::{Inner, LeftSlab, Segment, SegmentState, SegmentTable};
+use crate::bugs::{Bug, planted};
+use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, PageNumber};
 use quoin_stripe::{Column, ColumnSet};
 use quoin_world::atomic::Ordering;
+use std::collections::BTreeMap;
 
 /// What would be lost without a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,6 +36,16 @@ impl Segment {
     fn columns_on(&self, drive: DriveIndex) -> ColumnSet {
         let on_it = self.stripes.columns.iter().enumerate().filter(|(_, column)| column.drive == drive);
         on_it.fold(ColumnSet::default(), |set, (place, _)| set.with(ColumnSet::one(place)))
+    }
+
+    /// The columns that are lost if these drives are. `before`: those that took the place of others and are not in a durable
+    /// checkpoint yet are lost, too, where the others are.
+    fn lost_if(&self, is_lost: &dyn Fn(DriveIndex) -> bool, before: Option<&Vec<&LeftSlab>>) -> ColumnSet {
+        let here = self.stripes.columns.iter().enumerate();
+        let here = here.filter(|(_, column)| is_lost(column.drive)).map(|(place, _)| place);
+        let left = before.into_iter().flatten().filter(|left| left.was_missing || is_lost(left.column.drive));
+        let lost = here.chain(left.map(|left| left.place));
+        lost.fold(self.stripes.missing, |lost, place| lost.with(ColumnSet::one(place)))
     }
 
     /// Whether so many columns may be gone without loss of data.
@@ -60,26 +75,26 @@ impl SegmentTable {
         losses
     }
 
-    /// Whether a table slab has its last copy on a drive.
+    /// Whether a table slab has its last copy on a drive, in RAM or in the last durable root.
     fn loses_table(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool {
         let is_last = |columns: &[Column]| {
             columns.iter().any(|column| column.drive == drive)
                 && columns.iter().all(|column| column.drive == drive || is_lost(column.drive))
         };
+        let durable = self.table_slabs.named_before();
         self.table_slabs.named().iter().any(|columns| is_last(columns))
+            || durable.iter().any(|columns| is_last(columns)) && !planted(Bug::CountUnnamed)
     }
 
     /// How many failures all that is in use survives.
     pub(crate) fn tolerates(&self) -> u8 {
         let inner = self.inner.read();
-        let in_use = inner.segments.iter().filter(|segment| segment.state != SegmentState::Free);
-        let of_segments = in_use.map(|segment| {
-            let stripes = &segment.stripes;
-            let is_gone = |place: usize, column: &Column| {
-                stripes.missing.has(place) || !inner.held_slabs.contains_key(&column.drive)
-            };
-            let gone = stripes.columns.iter().enumerate().filter(|(place, column)| is_gone(*place, column));
-            usize::from(stripes.geometry.parity).saturating_sub(gone.count())
+        let (is_lost, before) =
+            (|drive: DriveIndex| !inner.held_slabs.contains_key(&drive), inner.named_before());
+        let in_use = (0..).zip(&inner.segments).filter(|(_, segment)| segment.state != SegmentState::Free);
+        let of_segments = in_use.map(|(id, segment)| {
+            let gone = segment.lost_if(&is_lost, before.get(&id));
+            usize::from(segment.stripes.geometry.parity).saturating_sub(gone.len())
         });
         let apart = |columns: &[Column]| {
             let mut domains: Vec<_> =
@@ -88,7 +103,8 @@ impl SegmentTable {
             domains.dedup();
             domains.len().saturating_sub(1)
         };
-        let of_table = self.table_slabs.named().into_iter().map(|columns| apart(&columns));
+        let named = self.table_slabs.named().into_iter().chain(self.table_slabs.named_before());
+        let of_table = named.map(|columns| apart(&columns));
         of_segments.chain(of_table).min().map_or(u8::MAX, |least| u8::try_from(least).unwrap_or(u8::MAX))
     }
 
@@ -160,9 +176,28 @@ impl SegmentTable {
         self.inner.read().members_known
     }
 
-    /// What is written from here on is not in the checkpoint of this generation.
-    pub(crate) fn cut(&self, generation: CheckpointGeneration) {
-        self.inner.write().next_checkpoint = generation.next();
+    /// What is written and moved from here on is not in the checkpoint of this generation. False, and nothing has happened, if
+    /// a page of the table changed that is not among those with a place: the checkpoint needs it.
+    ///
+    /// It happens before the table is fixed. So what is written or moved in between may be in the checkpoint, and counts as if
+    /// it was not.
+    pub(crate) fn cut(
+        &self,
+        generation: CheckpointGeneration,
+        has_place: impl Fn(&PageNumber) -> bool,
+    ) -> bool {
+        let mut inner = self.inner.write();
+        let is_ready = inner.dirty_pages.iter().all(has_place);
+        if is_ready {
+            inner.next_checkpoint = generation.next();
+        }
+        is_ready
+    }
+
+    /// The root of this generation is the newest: the next checkpoint follows it.
+    pub(crate) fn goes_on_from(&self, root: CheckpointGeneration) {
+        let mut inner = self.inner.write();
+        (inner.durable, inner.next_checkpoint) = (root, root.next());
     }
 
     /// What was written before the cut of the checkpoint of this generation is hardened on all drives that the pool has.
@@ -172,23 +207,34 @@ impl SegmentTable {
 }
 
 impl Inner {
+    /// By segment, the columns that others took the place of and that the last durable checkpoint may name.
+    fn named_before(&self) -> BTreeMap<u32, Vec<&LeftSlab>> {
+        let mut before = BTreeMap::<u32, Vec<&LeftSlab>>::new();
+        let is_named = |left: &&LeftSlab| left.wait.generation > self.durable && !planted(Bug::CountUnnamed);
+        for left in self.left_slabs.iter().filter(is_named) {
+            before.entry(left.wait.id.0).or_default().push(left);
+        }
+        before
+    }
+
     /// The segments that would be lost without a drive, beside those for which `is_lost` is true.
-    fn lost_segments(
-        &self,
+    fn lost_segments<'a>(
+        &'a self,
         drive: DriveIndex,
-        is_lost: &dyn Fn(DriveIndex) -> bool,
-    ) -> impl Iterator<Item = &Segment> {
+        is_lost: &'a dyn Fn(DriveIndex) -> bool,
+    ) -> impl Iterator<Item = &'a Segment> {
+        let before = self.named_before();
+        let is_lost_then = move |other: DriveIndex| other == drive || is_lost(other);
         // What is quarantined may be in the last checkpoint.
-        self.segments.iter().filter(|segment| segment.state != SegmentState::Free).filter(move |segment| {
-            let here = segment.columns_on(drive);
-            if here.is_empty() {
-                return false;
-            }
-            let lost = segment.stripes.columns.iter().enumerate().filter(|(_, column)| is_lost(column.drive));
-            let gone = lost
-                .fold(segment.stripes.missing.with(here), |set, (place, _)| set.with(ColumnSet::one(place)));
-            !segment.survives(gone)
-        })
+        let in_use = (0..).zip(&self.segments).filter(|(_, segment)| segment.state != SegmentState::Free);
+        let lost = in_use.filter(move |(id, segment)| {
+            let before = before.get(id);
+            let mut left = before.into_iter().flatten();
+            let is_concerned =
+                !segment.columns_on(drive).is_empty() || left.any(|left| left.column.drive == drive);
+            is_concerned && !segment.survives(segment.lost_if(&is_lost_then, before))
+        });
+        lost.map(|(_, segment)| segment)
     }
 
     /// The column of a segment on a drive is missing from now on, if there is one.

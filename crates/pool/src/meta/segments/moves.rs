@@ -7,7 +7,9 @@
 //! Invariants:
 //! 1. A column takes the place of another only while its segment is the same one, sealed, and no row of it is under way. So
 //!    what was read to make it is all there is.
-//! 2. The old column's slab is used again only when a checkpoint that does not name it is durable and readers have left.
+//! 2. A column that took the place of another protects nothing before a durable checkpoint names it: after a crash the segment
+//!    lies where the last one says. Until then a failure is judged by both, see `losses.rs`.
+//! 3. The old column's slab is used again only when a checkpoint that does not name it is durable and readers have left.
 
 use super::{Inner, LeftSlab, Quarantined, Segment, SegmentState, SegmentTable};
 use crate::{
@@ -232,13 +234,14 @@ impl SegmentTable {
         let (generation, reader_epoch) = (inner.next_checkpoint, readers.current());
         let segment = &mut inner.segments[id as usize];
         let old = segment.stripes.columns[moved.place];
+        let was_missing = segment.stripes.missing.has(moved.place);
         let mut columns = segment.stripes.columns.to_vec();
         columns[moved.place] = moved.to;
         segment.stripes.columns = columns.into();
         segment.stripes.missing = segment.stripes.missing.without(ColumnSet::one(moved.place));
         inner.dirty(id);
         let wait = Quarantined { id: moved.segment, generation, reader_epoch };
-        inner.left_slabs.push(LeftSlab { column: old, wait });
+        inner.left_slabs.push(LeftSlab { column: old, place: moved.place, was_missing, wait });
         true
     }
 

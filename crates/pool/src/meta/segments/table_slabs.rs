@@ -12,7 +12,9 @@
 //! 2. There are places for the whole table twice, for the last checkpoint and for the next: a checkpoint that
 //!    has begun finds a place for every page. Other pages take none of these; without places left they lie in
 //!    rows.
-//! 3. A table slab is used for something else only when no page lies there and a root that does not name it is
+//! 3. A copy of a table slab protects it only when a root that names it is durable: until then it counts with those that the
+//!    durable root names.
+//! 4. A table slab is used for something else only when no page lies there and a root that does not name it is
 //!    durable.
 
 use super::{
@@ -36,6 +38,8 @@ use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
 struct TableSlab {
     columns: Arc<[Column]>,
+    /// Those that the last durable root names, if the next one will name others.
+    before: Option<Arc<[Column]>>,
     /// A bit for each page.
     taken: Vec<u64>,
     free: u64,
@@ -87,9 +91,14 @@ impl TableSlabs {
         self.inner.lock().slabs.iter().map(|slab| slab.columns.clone()).collect()
     }
 
+    /// The columns that the last durable root names of slabs for which the next one will name others.
+    pub(super) fn named_before(&self) -> Vec<Arc<[Column]>> {
+        self.inner.lock().slabs.iter().filter_map(|slab| slab.before.clone()).collect()
+    }
+
     fn add(&self, columns: Arc<[Column]>) {
         let taken = vec![0; self.pages_per_slab.div_ceil(64) as usize];
-        self.inner.lock().slabs.push(TableSlab { columns, taken, free: self.pages_per_slab });
+        self.inner.lock().slabs.push(TableSlab { columns, before: None, taken, free: self.pages_per_slab });
     }
 
     /// The pool goes on without a drive: what it holds may be old by the time it comes back.
@@ -102,7 +111,10 @@ impl TableSlabs {
             }
         };
         let mut inner = self.inner.lock();
-        inner.slabs.iter_mut().for_each(|slab| without(&mut slab.columns));
+        inner.slabs.iter_mut().for_each(|slab| {
+            without(&mut slab.columns);
+            slab.before.iter_mut().for_each(without);
+        });
         inner.leaving.iter_mut().for_each(without);
     }
 
@@ -186,6 +198,8 @@ impl TableSlabs {
     fn passed(&self, pages: u64) -> Vec<Arc<[Column]>> {
         let mut inner = self.inner.lock();
         self.free_given_up(&mut inner);
+        // Copies are made only right before a cut, so the root that is durable now names them all.
+        inner.slabs.iter_mut().for_each(|slab| slab.before = None);
         let left = std::mem::take(&mut inner.leaving);
         let spare = |inner: &Places| {
             inner.slabs.last().is_some_and(|last| last.free == self.pages_per_slab)
@@ -228,7 +242,9 @@ impl TableSlabs {
     /// not among them come free when it is durable.
     fn put(&self, at: usize, columns: &[Column]) {
         let mut inner = self.inner.lock();
-        let old = std::mem::replace(&mut inner.slabs[at].columns, columns.into());
+        let slab = &mut inner.slabs[at];
+        let old = std::mem::replace(&mut slab.columns, columns.into());
+        slab.before.get_or_insert_with(|| old.clone());
         let left: Arc<[Column]> = old.iter().filter(|column| !columns.contains(column)).copied().collect();
         if !left.is_empty() {
             inner.leaving.push(left);
