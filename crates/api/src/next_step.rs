@@ -164,11 +164,12 @@ next_steps! {
         // Policies.
         ListPolicies => "list them: quoin policy list",
         GiveLayout => "give one of the two, such as --layout raid5 or --failures-to-tolerate 1",
-        ChooseLayout => "choose another layout, add drives in other fault domains, or place what can be placed: --force-provisioning",
+        ChooseLayout =>
+            "choose another layout, add drives in other fault domains, or place what can be placed: --force-provisioning",
         ChooseAllowedLayout => "choose another layout; quoin drive list shows the fault domains",
-        AssignOther { policy: &'a str } =>
-            "give its volumes another policy first: quoin volume set VOLUME --policy default; those that have it: quoin volume list --policy {policy}",
-        UseAnotherPolicy => "create another policy: quoin policy create NAME --layout LAYOUT; the default one has the pool's layout",
+        AssignOtherPolicy =>
+            "give its volumes another one first: quoin volume set VOLUME --policy default; quoin volume list shows which they are",
+        UseAnotherPolicy => "create another policy: quoin policy create NAME --layout LAYOUT",
 
         // Schedules.
         ListSchedules => "list them: quoin schedule list",

@@ -12,7 +12,7 @@ use crate::{
 use quoin_api::{self as api, ComplianceState, DEFAULT_POLICY};
 use quoin_base::{Layout, VolumeId};
 use quoin_pool::{Pool, Transaction, VolumeLayout};
-use quoin_volume::{Assigned, BlockDevice, Volume, check_name};
+use quoin_volume::{Assigned, Volume, check_name};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -56,7 +56,9 @@ pub enum PolicyError {
     #[error("policy {DEFAULT_POLICY} has the layout of the pool, which was chosen when the pool was made")]
     IsDefault,
     /// Volumes have it.
-    #[error("policy {name} is that of {volumes} volumes, snapshots and clones, deleted ones in the recycle bin included")]
+    #[error(
+        "policy {name} is that of {volumes} volumes, snapshots and clones, deleted ones in the recycle bin included"
+    )]
     InUse {
         /// The policy.
         name: String,
@@ -81,13 +83,11 @@ impl PolicyError {
             }
             Self::Lacks { name, .. } => (Kind::Invalid, not_set, of(name), Next::ChooseAllowedLayout),
             Self::Exists { name } => (Kind::Exists, not_set, of(name), Next::ChooseAnotherName),
-            Self::TooMany { .. } => {
-                (Kind::TooMany, not_set, "another policy".to_owned(), Next::ListPolicies)
-            }
+            Self::TooMany { .. } => (Kind::TooMany, not_set, "another policy".to_owned(), Next::ListPolicies),
             Self::NotFound { name } => (Kind::NotFound, "no such policy", of(name), Next::ListPolicies),
             Self::IsDefault => (Kind::Invalid, not_set, of(DEFAULT_POLICY), Next::UseAnotherPolicy),
             Self::InUse { name, .. } => {
-                (Kind::InUse, "policy not deleted", of(name), Next::AssignOther { policy: name })
+                (Kind::InUse, "policy not deleted", of(name), Next::AssignOtherPolicy)
             }
         };
         Problem::new(kind, title, which, self.to_string(), next)

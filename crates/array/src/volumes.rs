@@ -123,8 +123,17 @@ impl Array {
             tags
         });
         let protected = writable.map(|writable| !writable);
-        let change =
-            VolumeChange { name: new_name, size_bytes, force, thick, tags, folder, policy, template, protected };
+        let change = VolumeChange {
+            name: new_name,
+            size_bytes,
+            force,
+            thick,
+            tags,
+            folder,
+            policy,
+            template,
+            protected,
+        };
         let told = told(&volume, &change);
         if told.is_empty() {
             return Ok(self.volume_view(&volume));

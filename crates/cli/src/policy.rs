@@ -111,7 +111,8 @@ pub(crate) fn run(client: &Client, output: &Output, command: PolicyCommand) -> R
         PolicyCommand::Status => list(client, output, "/volumes", status)?,
         PolicyCommand::Set { name, what, force_provisioning, no_force_provisioning } => {
             let NewLayouts { layout, failures_to_tolerate } = what;
-            let force_provisioning = (force_provisioning || no_force_provisioning).then_some(force_provisioning);
+            let force_provisioning =
+                (force_provisioning || no_force_provisioning).then_some(force_provisioning);
             let request = PolicyUpdate { layout, failures_to_tolerate, force_provisioning };
             output.show(&client.patch::<Policy>(&path(&name), &request)?, one);
         }
@@ -187,7 +188,10 @@ pub(crate) fn compliance(found: &Compliance) -> String {
     match found.state {
         ComplianceState::Compliant => "compliant".to_owned(),
         ComplianceState::Reduced => {
-            format!("REDUCED to {}, which tolerates {}: add drives in other fault domains", found.layout_now, found.tolerates)
+            format!(
+                "REDUCED to {}, which tolerates {}: add drives in other fault domains",
+                found.layout_now, found.tolerates
+            )
         }
         ComplianceState::Converting => {
             let mut text = format!("converting {:.1} %, {} left", found.percent, size_text(found.left_bytes));

@@ -8,8 +8,8 @@ use crate::{
     time::{duration_text, utc_text},
 };
 use quoin_api::{
-    Capacity, Chap, ComplianceState, EmulatedCondition, EmulatedDrive, Engine, GivingBack, Host, Integrity, Mapping, Origin,
-    Retention, Session, SpaceLevel, Status, Volume, VolumeKind,
+    Capacity, Chap, ComplianceState, EmulatedCondition, EmulatedDrive, Engine, GivingBack, Host, Integrity,
+    Mapping, Origin, Retention, Session, SpaceLevel, Status, Volume, VolumeKind,
 };
 
 pub(crate) use crate::drive_view::{drive_roles, drive_state, drives, leaving, work};
@@ -45,7 +45,8 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
             tags(v),
         ]
     };
-    let header = ["name", "size", "allocated", "kind", "block", "state", "host:lun", "policy", "folder", "tags"];
+    let header =
+        ["name", "size", "allocated", "kind", "block", "state", "host:lun", "policy", "folder", "tags"];
     table(
         &header,
         volumes.iter().map(row).collect(),
@@ -67,7 +68,9 @@ fn kind(volume: &Volume) -> String {
 fn policy_column(volume: &Volume) -> String {
     let state = volume.compliance.as_ref().map(|found| (found.state, found.percent));
     match state {
-        Some((ComplianceState::Converting, percent)) => format!("{}, converting {percent:.0} %", volume.policy),
+        Some((ComplianceState::Converting, percent)) => {
+            format!("{}, converting {percent:.0} %", volume.policy)
+        }
         Some((ComplianceState::Reduced, _)) => format!("{}, REDUCED", volume.policy),
         Some((ComplianceState::Compliant, _)) | None => volume.policy.clone(),
     }

@@ -11,8 +11,8 @@
 //! becomes one.
 
 use crate::{
-    Assigned, BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags, error::refused,
-    fence::Fence, record::VolumeRecord, spec::check_size,
+    Assigned, BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
+    error::refused, fence::Fence, record::VolumeRecord, spec::check_size,
 };
 use quoin_base::{Layout, VolumeId};
 use quoin_pool::{Pool, PoolError, Transaction};

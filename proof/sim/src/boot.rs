@@ -4,8 +4,8 @@ use crate::{
     choices::Faults,
     client::{Client, Shared, read},
     leaving,
-    policies,
     model::{Change, OBJECT_KINDS, volume_key},
+    policies,
     scenario::Ending,
 };
 use parking_lot::Mutex;
@@ -492,6 +492,7 @@ impl BootRun {
 
     async fn finish(&mut self, pool: &Arc<Pool>) -> Result<End, String> {
         let violated = self.shared.violation.lock().is_some();
+        policies::end(&self.shared).await;
         if self.last && !violated && !self.is_over(pool) {
             let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
             for volume in volumes {

@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     /// Volumes get other layouts, until this is over.
     pub policies: bool,
     pub policies_end: AtomicBool,
+    /// A volume gets another layout right now.
+    pub policies_busy: AtomicBool,
 }
 
 impl Shared {

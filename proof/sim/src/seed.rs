@@ -180,6 +180,7 @@ impl Run {
             spoiled: self.spoiled,
             policies: self.choices.policies,
             policies_end: AtomicBool::new(false),
+            policies_busy: AtomicBool::new(false),
         });
         let opened = self.opened.clone();
         let run = BootRun {

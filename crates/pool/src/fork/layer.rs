@@ -186,7 +186,7 @@ impl Layer {
             births: self.births.load(Ordering::Relaxed),
             lent_blocks: self.lent(),
             reserved_bytes: if leaf { self.volume.reserved_bytes.load(Ordering::Relaxed) } else { 0 },
-            layout: self.volume.layout(),
+            layout: if leaf { self.volume.layout() } else { None },
             laid: self.laid(),
             pending: self.is_pending(),
             gone: self.is_gone(),

@@ -88,6 +88,12 @@ impl Layers {
         // All are counted once. The checkpoint has them as they are.
         layers.all.values().for_each(|layer| layer.note_change());
         drop(changes.take());
+        // Of volumes that are gone the layout is not recorded: what is destaged for them still is laid out as the pool.
+        let is_orphan =
+            |layer: &&Arc<Layer>| !layers.volumes.contains_key(&layer.volume.id) && !layer.is_gone();
+        for layer in layers.all.values().filter(is_orphan).filter(|layer| layer.laid() != Laid::As(None)) {
+            layer.set_laid(Laid::Mixed);
+        }
         layers
     }
 

@@ -100,7 +100,10 @@ fn what_cannot_be_placed_is_refused_or_placed_in_part_until_drives_come() {
         assert!(refused.code == Some(1) && refused.stderr.contains(said), "{said:?} is not in {refused:?}");
     }
     let refused = lab.run(&["policy", "create", "weak", "--layout", "none"]);
-    assert!(refused.stderr.contains("layout none tolerates 0 failures, and the pool 1 failure"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("layout none tolerates 0 failures, and the pool 1 failure"),
+        "{refused:?}"
+    );
     let refused = lab.run(&["policy", "set", "default", "--layout", "mirror"]);
     assert!(refused.stderr.contains("has the layout of the pool"), "{refused:?}");
     lab.ok(&["policy", "create", "wide", "--layout", "2+1", "--force-provisioning"]);
