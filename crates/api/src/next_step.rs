@@ -40,6 +40,7 @@ next_steps! {
         // Names and values.
         ChooseAnotherName => "choose another name",
         ChooseAnotherSize => "choose another size",
+        GiveThresholds => "give percents from 1 to 100, each not above the next one, or off; quoin pool show shows what holds",
         GiveOneOfTheTwo => "give only one of the two",
         WriteTag => "give tags as KEY=VALUE, such as app=db1",
         WriteFolder => "give a path of names of a-z, 0-9, '.', '_' and '-', such as prod/sql",

@@ -119,6 +119,8 @@ pub enum SpaceLevel {
     Notice,
     /// The second threshold is reached.
     Warning,
+    /// The third threshold is reached, and it is below 100 percent.
+    Critical,
     /// Writes that need space fail.
     Full,
 }
@@ -129,6 +131,7 @@ impl fmt::Display for SpaceLevel {
             Self::Normal => "normal",
             Self::Notice => "notice",
             Self::Warning => "warning",
+            Self::Critical => "critical",
             Self::Full => "full",
         })
     }
@@ -162,6 +165,9 @@ pub struct Capacity {
     pub used_percent: f64,
     /// The threshold that this has reached.
     pub level: SpaceLevel,
+    /// The thresholds: notice, warning and critical, in percent; 0: off.
+    #[serde(default)]
+    pub thresholds_percent: [u8; 3],
     /// What each slice has of it now, in their order. A slice takes more when it needs it.
     #[serde(default)]
     pub slices: Vec<SliceCapacity>,

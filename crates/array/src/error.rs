@@ -98,6 +98,12 @@ pub enum ArrayError {
         /// The object.
         which: String,
     },
+    /// Settings of the pool that do not go together.
+    #[error("{why}")]
+    Setting {
+        /// What is wrong with them.
+        why: String,
+    },
     /// An object in the catalog that this version cannot read.
     #[error("catalog object {key}: {why}")]
     Record {
@@ -157,6 +163,9 @@ impl ArrayError {
                 (Kind::InGroup, "volume not deleted", format!("volume {volume}"), next)
             }
             Self::InUse { title, which, .. } => (Kind::InUse, *title, which.clone(), Next::LogOut),
+            Self::Setting { .. } => {
+                (Kind::Invalid, "pool settings not changed", "the pool".to_owned(), Next::GiveThresholds)
+            }
             Self::ReadOnlyAndWritable { title, which } => {
                 (Kind::Invalid, *title, which.clone(), Next::GiveOneOfTheTwo)
             }

@@ -20,6 +20,8 @@ pub struct Figures {
     pub objects: Option<api::Objects>,
     /// The used part of the usable space; 0 while the pool is offline.
     pub used_ratio: f64,
+    /// The thresholds of that, with their names, from 0 to 1; those that are on.
+    pub space_thresholds: Vec<(&'static str, f64)>,
     /// Events since the process started.
     pub events: EventCounts,
     /// Runs of schedules since the process started.

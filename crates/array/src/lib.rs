@@ -54,6 +54,7 @@ mod permit;
 mod policies;
 mod policy_error;
 mod pool_problem;
+mod pool_settings;
 mod progress;
 mod rebuild;
 mod record;
@@ -109,8 +110,8 @@ pub use quoin_api::DriveLocation;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
     EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, LEAVING_OBJECT, MAPPING_OBJECT,
-    OWN_RESERVE_OBJECT, POLICY_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT,
-    SCHEDULE_OBJECT, SCRUB_OBJECT,
+    OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT,
+    RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use request_key::RequestKey;
 pub use requests::CarriedOut;

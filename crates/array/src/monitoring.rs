@@ -32,6 +32,7 @@ impl Array {
             online: pool.is_some(),
             objects: self.is_restored().then(|| self.objects()),
             used_ratio: stats.as_ref().map_or(0.0, |stats| used_percent(stats) / 100.0),
+            space_thresholds: if pool.is_some() { self.space().percents().ratios() } else { Vec::new() },
             pool: stats,
             protection: pool.as_ref().map(|pool| pool.protection()),
             retention: self.retention_view().filter(|_| pool.is_some()),

@@ -42,6 +42,9 @@ pub const REBUILD_OBJECT: ObjectKind = ObjectKind(22);
 /// The kind of catalog object that holds a policy.
 pub const POLICY_OBJECT: ObjectKind = ObjectKind(23);
 
+/// The kind of catalog object that holds settings of the pool.
+pub const POOL_OBJECT: ObjectKind = ObjectKind(24);
+
 /// The kind of catalog object that notes a request that was carried out.
 pub const REQUEST_OBJECT: ObjectKind = ObjectKind(50);
 

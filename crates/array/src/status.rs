@@ -1,6 +1,11 @@
 //! How the array is, in figures.
 
-use crate::{Array, drive_view::InPool, origin::is_snapshot, space::used_percent};
+use crate::{
+    Array,
+    drive_view::InPool,
+    origin::is_snapshot,
+    space::{SpaceWatch, used_percent},
+};
 use quoin_api as api;
 use quoin_pool::{Pool, PoolState, PoolStats, RecoveryStats, SliceSpace};
 use quoin_volume::{BlockDevice, Volume};
@@ -50,7 +55,7 @@ impl Array {
             capacity: pool
                 .as_ref()
                 .zip(stats.as_ref())
-                .map(|(pool, stats)| capacity(pool, stats, &volumes, self.space().level())),
+                .map(|(pool, stats)| capacity(pool, stats, &volumes, &self.space())),
             giving_back: stats.as_ref().map(|stats| self.giving_back().view(stats)),
             recycle_bin: self.is_restored().then(|| self.bin_view()),
             retention: self.retention_view().filter(|_| pool.is_some()),
@@ -82,12 +87,7 @@ fn slice_capacity(slice: SliceSpace) -> api::SliceCapacity {
     api::SliceCapacity { volumes, usable_bytes, free_bytes }
 }
 
-fn capacity(
-    pool: &Pool,
-    stats: &PoolStats,
-    volumes: &[Arc<Volume>],
-    level: api::SpaceLevel,
-) -> api::Capacity {
+fn capacity(pool: &Pool, stats: &PoolStats, volumes: &[Arc<Volume>], watch: &SpaceWatch) -> api::Capacity {
     let PoolStats { capacity_bytes, usable_bytes, metadata_bytes, .. } = *stats;
     api::Capacity {
         total_bytes: capacity_bytes,
@@ -101,7 +101,8 @@ fn capacity(
         free_bytes: stats.free_bytes.saturating_sub(stats.buffered_bytes),
         provisioned_bytes: volumes.iter().map(|volume| volume.size_bytes()).sum(),
         used_percent: used_percent(stats),
-        level,
+        level: watch.level(),
+        thresholds_percent: watch.percents().into(),
         slices: pool.slice_space().map(slice_capacity).collect(),
     }
 }

@@ -126,7 +126,7 @@ impl Array {
     }
 
     /// Looks how full the pool is, and notifies administrators and hosts.
-    fn watch_space(&self, stats: &PoolStats) {
+    pub(crate) fn watch_space(&self, stats: &PoolStats) {
         let mut watch = self.space();
         let found = watch.look(stats);
         self.catalog().thresholds().set(watch.thresholds_bytes(stats));
@@ -208,6 +208,7 @@ impl Array {
         self.restore_scrubs(pool).map_err(|e| e.to_string())?;
         self.restore_rebuild(pool).map_err(|e| e.to_string())?;
         self.restore_policies(pool).map_err(|e| e.to_string())?;
+        self.restore_pool_settings(pool).map_err(|e| e.to_string())?;
         self.catalog().put(&turn, pool.clone());
         self.hosts().change(&turn, self.volumes(), |current| *current = access);
         self.export_list().change(&turn, self.volumes(), |current| *current = exported);

@@ -12,6 +12,7 @@ use crate::{
     job::{self, JobCommand},
     mapping::{self, MappingCommand},
     policy::{self, PolicyCommand},
+    pool::{self, PoolCommand},
     rebuild::{self, BalanceCommand, RebuildCommand},
     recycle_bin::{self, RecycleBinCommand},
     report::{create_each, each, list, show},
@@ -115,6 +116,9 @@ pub enum Command {
     /// Show how the pool's space is used, what is saved and what a deletion frees
     #[command(after_help = SPACE_EXAMPLES)]
     Space(SpaceArgs),
+    /// Show and change settings of the pool, such as how full it is before it tells
+    #[command(subcommand)]
+    Pool(PoolCommand),
     /// Start, stop, watch and schedule scrubs, which verify everything on the drives
     #[command(subcommand)]
     Scrub(ScrubCommand),
@@ -261,6 +265,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Session(SessionCommand::List) => list(&client, &output, "/sessions", view::sessions),
         Command::Status => status(&client, &output),
         Command::Space(args) => space(&client, &output, args),
+        Command::Pool(command) => pool::run(&client, &output, command),
         Command::Scrub(command) => scrub(&client, &output, command),
         Command::Rebuild(command) => rebuild::rebuild(&client, &output, command),
         Command::Balance(command) => rebuild::balance(&client, &output, command),

@@ -22,6 +22,7 @@ mod mapping;
 mod names;
 mod output;
 mod policy;
+mod pool;
 mod rebuild;
 mod recycle_bin;
 mod report;

@@ -295,12 +295,14 @@ fn space_rows(capacity: &Capacity) -> Rows {
         SpaceLevel::Normal => "",
         SpaceLevel::Notice => ", above the first threshold",
         SpaceLevel::Warning => ", above the warning threshold",
+        SpaceLevel::Critical => ", above the critical threshold",
         SpaceLevel::Full => ", FULL: writes that need space fail; delete volumes or unmap data",
     };
     rows.push((
         "space",
         format!("{:.0} % of {}{level}", capacity.used_percent, size_text(capacity.usable_bytes)),
     ));
+    rows.push(("  thresholds", thresholds(capacity.thresholds_percent)));
     rows.push(("  used", size_text(capacity.used_bytes)));
     rows.push(("  allocated", size_text(capacity.mapped_bytes)));
     let unused = size_text(capacity.reserved_unused_bytes);
@@ -319,6 +321,16 @@ fn space_rows(capacity: &Capacity) -> Rows {
     let (metadata, reserve) = (size_text(capacity.metadata_bytes), size_text(capacity.reserve_bytes));
     rows.push(("overhead", format!("{metadata} of metadata, {reserve} in reserve")));
     rows
+}
+
+/// Thresholds of space: notice, warning and critical, in percent, 0 for off.
+pub(crate) fn thresholds(percents: [u8; 3]) -> String {
+    let named = ["notice", "warning", "critical"].into_iter().zip(percents);
+    let text = |(name, percent): (&str, u8)| match percent {
+        0 => format!("{name} off"),
+        percent => format!("{name} {percent} %"),
+    };
+    named.map(text).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the lines about what the array does with its contents: frees, keeps, checks and caches.

@@ -192,21 +192,30 @@ pub const SECTIONS: &[Section] = &[
         name: "space",
         is_array: false,
         about: "Thresholds of the pool's space, in percent of what host data may take. When one is reached an event \
-                tells, and hosts that see thin volumes get a unit attention. At 100 percent writes that need space fail.",
+                tells, and hosts that see thin volumes get a unit attention. At 100 percent writes that need space fail. \
+                quoin pool set changes thresholds while the array serves; what it set goes before these keys.",
         keys: &[
             Key {
                 name: "notice_percent",
-                about: "From here on a notice is in order.",
-                kind: Kind::Number(1, 99),
-                default: "60, or warning_percent if that is less",
+                about: "From here on a notice is in order; 0: off.",
+                kind: Kind::Number(0, 100),
+                default: "60, or the next threshold if that is less",
                 example: "60",
             },
             Key {
                 name: "warning_percent",
-                about: "From here on a warning is in order; not less than notice_percent.",
-                kind: Kind::Number(1, 99),
-                default: "80",
+                about: "From here on a warning is in order; not less than notice_percent; 0: off.",
+                kind: Kind::Number(0, 100),
+                default: "80, or critical_percent if that is less",
                 example: "80",
+            },
+            Key {
+                name: "critical_percent",
+                about: "From here on it is critical; not less than warning_percent; 0: off, and nothing tells of a full pool \
+                        before a write is refused.",
+                kind: Kind::Number(0, 100),
+                default: "100",
+                example: "95",
             },
         ],
     },

@@ -31,6 +31,7 @@ use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 /// Where notice and warning are in order if the file does not say.
 const NOTICE_PERCENT: u8 = 60;
 const WARNING_PERCENT: u8 = 80;
+const CRITICAL_PERCENT: u8 = 100;
 /// After how many seconds a drive that does not answer is suspect, and has failed, if the file does not say.
 const SUSPECT_S: u32 = 5;
 const FAIL_S: u32 = 20;
@@ -129,13 +130,19 @@ pub struct SpaceConfig {
     /// From here on a warning is in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning_percent: Option<u8>,
+    /// From here on the pool's space is critical.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub critical_percent: Option<u8>,
 }
 
 impl SpaceConfig {
-    /// Notice and warning.
-    pub fn percents(&self) -> (u8, u8) {
-        let warning = self.warning_percent.unwrap_or(WARNING_PERCENT);
-        (self.notice_percent.unwrap_or(NOTICE_PERCENT.min(warning)), warning)
+    /// Notice, warning and critical, in percent; 0 for a threshold that is off. One that is not given is never above the next.
+    pub fn percents(&self) -> [u8; 3] {
+        let below = |percent: u8, next: u8| if next == 0 { percent } else { percent.min(next) };
+        let critical = self.critical_percent.unwrap_or(CRITICAL_PERCENT);
+        let warning = self.warning_percent.unwrap_or_else(|| below(WARNING_PERCENT, critical));
+        let notice = self.notice_percent.unwrap_or_else(|| below(below(NOTICE_PERCENT, critical), warning));
+        [notice, warning, critical]
     }
 }
 

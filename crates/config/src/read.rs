@@ -6,6 +6,13 @@ use crate::{
 };
 use std::str;
 
+/// The key of the first threshold of space.
+const NOTICE: &str = "notice_percent";
+/// That of the second one.
+const WARNING: &str = "warning_percent";
+/// That of the third one.
+const CRITICAL: &str = "critical_percent";
+
 /// A configuration and where its values are in the file.
 #[derive(Clone, Debug)]
 pub struct ReadConfig {
@@ -21,7 +28,7 @@ pub struct ReadConfig {
 ///
 /// # Errors
 /// The first [`Fault`]: bytes that are not UTF-8, an unknown or missing key, a value of the wrong kind or out
-/// of range, or a notice above its warning.
+/// of range, or thresholds that are not ascending.
 pub fn read(bytes: &[u8]) -> Result<ReadConfig, Fault> {
     let text = str::from_utf8(bytes).map_err(|error| Fault {
         line: 1 + bytes[..error.valid_up_to()].iter().filter(|byte| **byte == b'\n').count(),
@@ -37,13 +44,16 @@ pub fn read(bytes: &[u8]) -> Result<ReadConfig, Fault> {
     };
     let config: Config = toml::from_str(text).map_err(odd)?;
     // What goes together is checked once all of it is known.
-    let (notice, warning) = config.space.percents();
-    if notice > warning {
-        let line = lines.iter().find(|(section, key, _)| (*section, *key) == ("space", "notice_percent"));
+    let percents = [NOTICE, WARNING, CRITICAL].into_iter().zip(config.space.percents());
+    let on: Vec<_> = percents.filter(|(_, percent)| *percent > 0).collect();
+    if let Some([(lower, percent), (upper, above)]) =
+        on.array_windows().find(|[lower, upper]| lower.1 > upper.1)
+    {
+        let line = lines.iter().find(|(section, key, _)| *section == "space" && key == lower);
         return Err(Fault {
             line: line.map_or(1, |(_, _, line)| *line),
-            why: format!("space.notice_percent is {notice}, above space.warning_percent, {warning}"),
-            next: "give the notice the lower of the two".to_owned(),
+            why: format!("space.{lower} is {percent}, above space.{upper}, {above}"),
+            next: format!("give {lower} the lower of the two, or 0 to turn it off"),
         });
     }
     let table = toml::from_str(text).map_err(odd)?;
@@ -89,5 +99,14 @@ mod tests {
         let fault = read(crossed.as_bytes()).unwrap_err();
         assert_eq!(fault.line, 7);
         assert!(fault.why.contains("space.notice_percent is 70, above"), "{fault:?}");
+        let crossed = [LEAST, "[space]\nwarning_percent = 95\ncritical_percent = 90\n"].concat();
+        let fault = read(crossed.as_bytes()).unwrap_err();
+        assert_eq!(fault.line, 6);
+        assert!(fault.why.contains("space.warning_percent is 95, above"), "{fault:?}");
+        let off =
+            [LEAST, "[space]\nwarning_percent = 0\nnotice_percent = 90\ncritical_percent = 95\n"].concat();
+        assert_eq!(read(off.as_bytes()).unwrap().config.space.percents(), [90, 0, 95]);
+        let critical = [LEAST, "[space]\ncritical_percent = 50\n"].concat();
+        assert_eq!(read(critical.as_bytes()).unwrap().config.space.percents(), [50, 50, 50]);
     }
 }

@@ -147,7 +147,7 @@ pub enum Bug {
     /// A column that was moved, or a new copy of the segment table, counts as protection before a durable checkpoint names it. A
     /// test of the pool finds it.
     CountUnnamed = 200,
-    /// A column is copied to another drive as it is, whatever the checksums of its blocks say.
+    /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
     LeaveOutChanged = 72,
@@ -197,7 +197,9 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 71] = [
+    pub const ALL: [Bug; 73] = [
+        Bug::GoneTooSoon,
+        Bug::ReuseLeftEarly,
         Bug::TrustParity,
         Bug::RepairNextColumn,
         Bug::CountOneColumn,

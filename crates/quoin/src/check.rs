@@ -34,8 +34,24 @@ pub(crate) fn run(global: &Global) -> Result<(), Failure> {
             "check failed",
             format!("array {}", config.name),
             format!("found {count} problems, listed above"),
-            "do not change the drives, and restore the affected data from a backup",
+            next_step(&report),
         )),
+    }
+}
+
+/// What to do about the problems.
+fn next_step(report: &CheckReport) -> &'static str {
+    let repairable = report.problems.iter().filter(|problem| problem.is_repairable).count();
+    let all = report.problems.len() + report.more_problems as usize;
+    match repairable {
+        0 => "do not change the drives, and restore the affected data from a backup",
+        _ if repairable == all => {
+            "serve the array, and run 'quoin scrub start': it repairs them from what other drives hold"
+        }
+        _ => {
+            "serve the array, and run 'quoin scrub start': it repairs those that say so; restore what the others name \
+             from a backup"
+        }
     }
 }
 
@@ -159,12 +175,19 @@ fn name_of(report: &CheckReport, id: VolumeId) -> Option<String> {
 struct Problem {
     what: String,
     problem: String,
+    /// Whether a scrub repairs it; opening the pool repairs notes.
+    is_repairable: bool,
 }
 
 impl From<&CheckReport> for Checked {
     fn from(report: &CheckReport) -> Self {
         let listed = |found: &[quoin_pool::Problem]| {
-            found.iter().map(|f| Problem { what: f.what.clone(), problem: f.problem.clone() }).collect()
+            let of = |f: &quoin_pool::Problem| Problem {
+                what: f.what.clone(),
+                problem: f.problem.clone(),
+                is_repairable: f.is_repairable,
+            };
+            found.iter().map(of).collect()
         };
         Self {
             ok: report.is_clean(),

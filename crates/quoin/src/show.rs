@@ -125,7 +125,8 @@ fn memory_limit_of_environment() -> Result<Option<String>, Failure> {
 /// Defaults that depend on the machine or on other keys, or are kept elsewhere.
 fn default_of(key: &str, config: &Config) -> Option<String> {
     match key {
-        "space.notice_percent" => Some(config.space.percents().0.to_string()),
+        "space.notice_percent" => Some(config.space.percents()[0].to_string()),
+        "space.warning_percent" => Some(config.space.percents()[1].to_string()),
         "serve.iscsi" => Some(DEFAULT_ISCSI.to_owned()),
         "serve.api" => Some(DEFAULT_API.to_owned()),
         "serve.threads" => {

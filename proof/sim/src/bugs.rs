@@ -38,7 +38,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::PublishMovesEarly
         | Bug::ForgetNames
         | Bug::ReplayUndecided => 600,
-        Bug::SkipMendRoots => 1000,
+        Bug::SkipMendRoots | Bug::ReuseLeftEarly => 1000,
         Bug::KeepOnOneColumn => 600,
         // What is placed is not in the journal, where they show.
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
@@ -79,8 +79,8 @@ fn choices(bug: Bug) -> Choices {
         Bug::VerifyLastBatchOnly => (None, Some(Load::Rewrite)),
         // What is wrong on one drive must be made up for.
         Bug::TrustParity | Bug::RepairNextColumn => (Some(Faults::Rot), None),
-        // One slice must need what another one gives back.
-        Bug::GiveBackEarly => (None, Some(Load::Full)),
+        // One slice must need what another one gives back. And what a column left must be needed before the next checkpoint.
+        Bug::GiveBackEarly | Bug::ReuseLeftEarly => (None, Some(Load::Full)),
         // Power must fail between a part and the decision.
         Bug::ReplayUndecided => (None, Some(Load::Forks)),
         _ => (None, None),
@@ -98,9 +98,26 @@ fn choices(bug: Bug) -> Choices {
     );
     let of_several =
         matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
-    let of_parity = matches!(bug, Bug::TrustParity | Bug::RepairNextColumn);
-    let layout = of_parity.then(|| Layout::of_columns((3, 1))).flatten();
-    Choices { faults, load, little_ram, slices: of_several.then_some(3), layout, ..Choices::default() }
+    let leaving = matches!(bug, Bug::GoneTooSoon | Bug::ReuseLeftEarly);
+    Choices {
+        leaving,
+        faults,
+        load,
+        little_ram,
+        slices: of_several.then_some(3),
+        layout: layout(bug),
+        ..Choices::default()
+    }
+}
+
+/// The layout with which a bug shows, if not with any.
+fn layout(bug: Bug) -> Option<Layout> {
+    match bug {
+        // With redundancy what was overwritten follows from other columns.
+        Bug::ReuseLeftEarly => Layout::of_columns((1, 0)),
+        Bug::GoneTooSoon | Bug::TrustParity | Bug::RepairNextColumn => Layout::of_columns((3, 1)),
+        _ => None,
+    }
 }
 
 /// Looks for the planted bugs and tells how each was found.

@@ -272,6 +272,8 @@ async fn drives_that_leave(audit: &Audit<'_>) {
     let event =
         audit.change("change_rebuild", array.change_rebuild(of(json!({ "max_rate_bytes_s": 9 })))).await;
     assert_eq!(field(&event, "max_rate_bytes_s"), (json!(0), json!(9)));
+    let event = audit.change("change_pool", array.change_pool(of(json!({ "warning_percent": 0 })))).await;
+    assert_eq!(field(&event, "warning_percent"), (json!(80), json!(0)));
     let event = audit.change("balance", array.balance(true)).await;
     assert_eq!(field(&event, "balancing"), (json!(false), json!(true)));
 }

@@ -48,6 +48,8 @@ pub struct Problem {
     pub what: String,
     /// What is wrong with it, and what follows from that.
     pub problem: String,
+    /// Whether a scrub of the pool repairs it: what should be there follows from other drives.
+    pub is_repairable: bool,
 }
 
 impl fmt::Display for Problem {
@@ -102,17 +104,27 @@ impl CheckReport {
         self.problems.is_empty()
     }
 
-    /// Adds a problem.
+    /// Adds a problem that nothing repairs.
     pub fn add(&mut self, what: impl Into<String>, problem: impl Into<String>) {
+        self.add_problem(Problem { what: what.into(), problem: problem.into(), is_repairable: false });
+    }
+
+    /// Adds a problem that a scrub repairs.
+    fn add_repairable(&mut self, what: impl Into<String>, problem: &str) {
+        let problem = format!("{problem}; a scrub repairs it");
+        self.add_problem(Problem { what: what.into(), problem, is_repairable: true });
+    }
+
+    fn add_problem(&mut self, problem: Problem) {
         if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem { what: what.into(), problem: problem.into() });
+            self.problems.push(problem);
         } else {
             self.more_problems += 1;
         }
     }
 
     fn note(&mut self, what: String, problem: impl Into<String>) {
-        self.notes.push(Problem { what, problem: problem.into() });
+        self.notes.push(Problem { what, problem: problem.into(), is_repairable: true });
     }
 
     /// Adds what follows from pages of maps that were damaged, if any were: a note then, a problem else.
@@ -159,11 +171,11 @@ impl CheckReport {
     /// Takes in what was found in a slice. `prefix` goes before what its findings name.
     fn take_in(&mut self, of_slice: CheckReport, prefix: &str) {
         let CheckReport { problems, notes, leaked, missing_references, more_problems, .. } = of_slice;
-        for Problem { what, problem } in problems {
-            self.add(format!("{prefix}{what}"), problem);
+        for problem in problems {
+            self.add_problem(Problem { what: format!("{prefix}{}", problem.what), ..problem });
         }
-        for Problem { what, problem } in notes {
-            self.note(format!("{prefix}{what}"), problem);
+        for note in notes {
+            self.note(format!("{prefix}{}", note.what), note.problem);
         }
         self.leaked.add(leaked);
         self.missing_references += missing_references;
@@ -313,7 +325,7 @@ async fn recovered_catalog(drives: Vec<Arc<Drive>>) -> Result<Objects, PoolError
         report.take_in(of_slice, "");
     }
     match report.problems.into_iter().next() {
-        Some(Problem { what, problem }) => Err(PoolError::Corrupt { what, problem }),
+        Some(Problem { what, problem, .. }) => Err(PoolError::Corrupt { what, problem }),
         None => Ok(report.objects),
     }
 }

@@ -112,9 +112,10 @@ impl Store {
     }
 
     /// Slabs of a new drive may be granted from now on. The only slice of a pool takes all of them, so that it writes to all
-    /// drives side by side; several take them when they need them.
+    /// drives side by side; several take them when they need them, or to use all drives alike.
     fn take_in(&self, of: OfDrive) {
         let slabs = self.grants.add(of);
+        self.tenants.lock().iter().for_each(|tenant| tenant.lay_out());
         if self.label.slices == 1 {
             self.claims.want(SliceId(0), slabs);
         }

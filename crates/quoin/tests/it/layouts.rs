@@ -5,7 +5,10 @@ use crate::{
     lab::{Lab, Serving},
 };
 use serde_json::Value;
-use std::fs;
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt,
+};
 
 const NAME: &str = "iqn.2026-11.test:h1";
 const LUN: u8 = 1;
@@ -220,6 +223,45 @@ fn a_drive_that_fails_every_operation_is_done_without_while_hosts_go_on() {
         |events: &Value| events.to_string().contains("has failed, and the pool goes on without it: ");
     lab.until(&["events"], is_told);
     drop(host);
+    serving.terminate();
+    assert_eq!(lab.json(&["check"])["ok"], true);
+}
+
+/// Flips a bit wherever a drive holds the first block of a part; how many there were.
+fn rot(lab: &Lab, drive: &str) -> usize {
+    let path = lab.data().join("drives").join(drive);
+    let held = fs::read(&path).unwrap();
+    let drive = File::options().write(true).open(&path).unwrap();
+    let firsts: Vec<_> = (0..PARTS).map(|at| part(at)[..4096].to_vec()).collect();
+    let rotten = (0..held.len() as u64).step_by(512).filter(|at| {
+        let at = *at as usize;
+        firsts.iter().any(|first| held[at..].starts_with(first))
+    });
+    let flip = |at: u64| drive.write_all_at(&[held[at as usize] ^ 16], at).unwrap();
+    rotten.map(flip).count()
+}
+
+#[test]
+fn a_check_tells_what_a_scrub_repairs_from_what_is_lost() {
+    let lab = Lab::new();
+    let mut serving = serve(&lab, "3", "mirror");
+    let mut host = login(&lab);
+    write_all(&mut host, 0);
+    destaged(&lab);
+    drop(host);
+    serving.terminate();
+    assert!(rot(&lab, "drive-2") > 0);
+    let found = lab.run(&["check"]);
+    assert_eq!(found.code, Some(1), "{found:?}");
+    assert!(found.stderr.contains("quoin scrub start") && !found.stderr.contains("backup"), "{found:?}");
+    let found = lab.run(&["check", "-o", "json"]);
+    let found: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(found["problems"][0]["is_repairable"], true, "{found}");
+    let mut serving = lab.serve(&[]);
+    lab.ready();
+    lab.ok(&["scrub", "start"]);
+    lab.until(&["scrub", "status"], |status| status["last"]["outcome"] == "completed");
+    check_all(&mut login(&lab));
     serving.terminate();
     assert_eq!(lab.json(&["check"])["ok"], true);
 }

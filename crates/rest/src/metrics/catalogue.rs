@@ -5,7 +5,7 @@ mod watch;
 
 use self::{
     pool::{INTEGRITY, MEMORY, POOL, PROTECTION, RECOVERY, REPAIRS, STALLS},
-    watch::{EVENTS, OBJECTS, REFUSED, WATCH},
+    watch::{EVENTS, OBJECTS, REFUSED, THRESHOLDS, WATCH},
 };
 use super::{
     exposition::{Exposition, Row, Table},
@@ -366,6 +366,9 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
 fn add_array(out: &mut Exposition, figures: &Figures) {
     out.add(&ARRAY, figures, &[]);
     out.add(&WATCH, figures, &[]);
+    for (name, ratio) in &figures.space_thresholds {
+        out.add(&THRESHOLDS, ratio, &[name]);
+    }
     if let Some(objects) = &figures.objects {
         out.add(&OBJECTS, objects, &[]);
     }
@@ -496,7 +499,11 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
     }
     vec![
         ("Process", [of(&INFO), of(&PROCESS), of(&LIMIT), of(&BUDGET), of(&MEMORY)].concat()),
-        ("Array", [of(&ARRAY), of(&OBJECTS), of(&RESERVE), of(&WATCH), of(&EVENTS), of(&REFUSED)].concat()),
+        (
+            "Array",
+            [of(&ARRAY), of(&OBJECTS), of(&RESERVE), of(&WATCH), of(&THRESHOLDS), of(&EVENTS), of(&REFUSED)]
+                .concat(),
+        ),
         ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),
         ("Volumes", [of(&OPERATION), of(&UNMAPPED), of(&VOLUME), of(&VOLUME_INFO)].concat()),

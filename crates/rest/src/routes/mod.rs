@@ -9,6 +9,7 @@ mod host;
 mod job;
 mod mapping;
 mod policy;
+mod pool;
 mod rebuild;
 mod recycle_bin;
 mod reserve;
@@ -86,6 +87,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(scrub::start))
         .routes(routes!(scrub::stop))
         .merge(drives())
+        .routes(routes!(pool::show, pool::change))
         .routes(routes!(space::pool))
         .routes(routes!(space::volume))
         .routes(routes!(space::group))

@@ -8,9 +8,6 @@ use crate::{
 use quoin_base::{ByteRange, SegmentId};
 use quoin_stripe::StripeSet;
 
-/// What mends it.
-const MENDED_BY: &str = "a scrub repairs it";
-
 impl Walk<'_> {
     /// Whether the columns of a row agree. Those that are missing, or on drives that are not there, are left out.
     pub(super) async fn redundancy(&mut self, id: SegmentId, row: ByteRange, what: &str) {
@@ -20,16 +17,15 @@ impl Walk<'_> {
         match io.store.columns().verify(&set, in_columns).await {
             Ok(true) => {}
             Ok(false) if set.geometry.data == 1 => {
-                self.report.add(what, format!("a copy of it differs from the others; {MENDED_BY}"));
+                self.report.add_repairable(what, "a copy of it differs from the others");
             }
             Ok(false) => {
-                self.report.add(what, format!("its parity does not agree with its data; {MENDED_BY}"));
+                self.report.add_repairable(what, "its parity does not agree with its data");
             }
             Err(error) => {
                 let drives = names(&set, |drive| io.store.drive_name(drive).to_owned());
-                let problem =
-                    format!("it cannot be read from all of the drives {drives} ({error}); {MENDED_BY}");
-                self.report.add(what, problem);
+                let problem = format!("it cannot be read from all of the drives {drives} ({error})");
+                self.report.add_repairable(what, &problem);
             }
         }
     }
@@ -40,7 +36,7 @@ impl Walk<'_> {
         let set = io.segments.stripes(at.segment)?;
         let range = ByteRange::new(at.offset, PAGE_BYTES as u64);
         let found = io.read_otherwise(&set, range, &|bytes| at.head_in(bytes).is_some()).await?;
-        self.report.add(what, format!("its head does not verify and follows from other drives; {MENDED_BY}"));
+        self.report.add_repairable(what, "its head does not verify and follows from other drives");
         at.head_in(&found)
     }
 }

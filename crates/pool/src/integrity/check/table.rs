@@ -128,11 +128,10 @@ impl Walk<'_> {
             self.report.blocks += 1;
             match read {
                 Ok(data) if crc32c(&data).0 == place.info.crc() => {}
-                _ if self.is_elsewhere(place).await => self.report.add(
+                _ if self.is_elsewhere(place).await => self.report.add_repairable(
                     what,
-                    format!(
-                        "its content in segment {segment} at {offset} does not verify and follows from other drives; a \
-                         scrub repairs it"
+                    &format!(
+                        "its content in segment {segment} at {offset} does not verify and follows from other drives"
                     ),
                 ),
                 Ok(_) => self.tell_block(

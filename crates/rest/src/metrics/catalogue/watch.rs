@@ -39,6 +39,15 @@ pub(super) static WATCH: Table<Figures> = Table {
     ],
 };
 
+pub(super) static THRESHOLDS: Table<f64> = Table {
+    labels: &["threshold"],
+    rows: &[Row::gauge(
+        "quoin_pool_threshold_ratio",
+        "Threshold of the pool's space, as quoin_pool_used_ratio counts; absent while it is off.",
+        |ratio| Some(*ratio),
+    )],
+};
+
 pub(super) static EVENTS: Table<u64> = Table {
     labels: &["severity"],
     rows: &[Row::count("quoin_events_total", "Events recorded since the process started.", |count| *count)],

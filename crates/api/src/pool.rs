@@ -1,0 +1,33 @@
+//! Settings of the pool that are changed while it serves.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// The settings of the pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PoolSettings {
+    /// The share of the space for host data, in percent, from which on a notice is in order; 0: off.
+    pub notice_percent: u8,
+    /// That from which on a warning is in order; 0: off.
+    pub warning_percent: u8,
+    /// That from which on it is critical; 0: off, and nothing tells of a full pool before a write is refused.
+    pub critical_percent: u8,
+}
+
+/// A change of these settings. What is left out stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PoolUpdate {
+    /// The share of the space for host data, in percent, from which on a notice is in order; 0: off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 100)]
+    pub notice_percent: Option<u8>,
+    /// That from which on a warning is in order; 0: off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 100)]
+    pub warning_percent: Option<u8>,
+    /// That from which on it is critical; 0: off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 100)]
+    pub critical_percent: Option<u8>,
+}

@@ -1,0 +1,157 @@
+//! Settings of the pool that are changed while it serves: one object of its catalog.
+//!
+//! The object holds what was set, and nothing else: the configuration says the rest, so that a key of it that nobody
+//! overrode keeps its effect.
+
+use crate::{
+    Array, ArrayError, SpacePercents,
+    events::Told,
+    record::{POOL_OBJECT, decode, encode},
+};
+use quoin_api as api;
+use quoin_pool::{Pool, Transaction};
+use serde::{Deserialize, Serialize};
+
+/// The key of the object in the catalog.
+const KEY: &str = "pool";
+
+/// What was set, as the catalog has it. Percents are 0 for off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PoolRecord {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    notice_percent: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    warning_percent: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    critical_percent: Option<u8>,
+}
+
+impl PoolRecord {
+    /// The thresholds, with what the configuration says where nothing was set.
+    fn percents(&self, configured: SpacePercents) -> [u8; 3] {
+        let [notice, warning, critical] = configured.into();
+        let critical = self.critical_percent.unwrap_or(critical);
+        let warning = self.warning_percent.unwrap_or(warning);
+        [self.notice_percent.unwrap_or(notice), warning, critical]
+    }
+}
+
+/// The first threshold that is above the next one that is on, with that one.
+fn crossed(percents: [u8; 3]) -> Option<[(&'static str, u8); 2]> {
+    let named: Vec<_> = ["notice", "warning", "critical"].into_iter().zip(percents).collect();
+    let on: Vec<_> = named.into_iter().filter(|(_, percent)| *percent > 0).collect();
+    on.array_windows().find(|[lower, upper]| lower.1 > upper.1).copied()
+}
+
+/// What thresholds come to if the configuration was changed below what was set: none is above the next.
+fn ascending(percents: [u8; 3]) -> SpacePercents {
+    let [notice, warning, critical] = percents;
+    let at_most = |percent: u8, next: u8| if next == 0 { percent } else { percent.min(next) };
+    let warning = at_most(warning, critical);
+    [at_most(at_most(notice, critical), warning), warning, critical].into()
+}
+
+/// The problem of the object of pool settings, if it has one.
+pub(crate) fn pool_settings_problem(key: &str, bytes: &[u8]) -> Option<String> {
+    match decode::<PoolRecord>(key, bytes) {
+        Ok(_) if key == KEY => None,
+        Ok(_) => Some(format!("it should be called {KEY}")),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+fn kept(pool: &Pool) -> Result<PoolRecord, ArrayError> {
+    let bytes = pool.get(POOL_OBJECT, KEY);
+    Ok(bytes.map(|bytes| decode(KEY, &bytes)).transpose()?.unwrap_or_default())
+}
+
+fn percent_text(percent: u8) -> String {
+    if percent == 0 { "off".to_owned() } else { format!("{percent} %") }
+}
+
+impl Array {
+    /// Takes over the settings from a newly opened pool, and applies them.
+    pub(crate) fn restore_pool_settings(&self, pool: &Pool) -> Result<(), ArrayError> {
+        let percents = kept(pool)?.percents(self.options().space);
+        self.space().set(ascending(percents), &pool.stats());
+        Ok(())
+    }
+
+    /// The settings of the pool.
+    ///
+    /// # Errors
+    /// `Offline` while the pool is not open.
+    pub fn show_pool(&self) -> Result<api::PoolSettings, ArrayError> {
+        self.pool()?;
+        let [notice_percent, warning_percent, critical_percent] = self.space().percents().into();
+        Ok(api::PoolSettings { notice_percent, warning_percent, critical_percent })
+    }
+
+    /// Changes settings of the pool.
+    ///
+    /// # Errors
+    /// `Setting` for thresholds that are not ascending or above 100 percent, `Offline` or `Pool` if the pool cannot commit the
+    /// change.
+    pub async fn change_pool(&self, update: api::PoolUpdate) -> Result<api::PoolSettings, ArrayError> {
+        {
+            let turn = self.catalog().turn().await;
+            let pool = self.pool()?;
+            let before: [u8; 3] = self.space().percents().into();
+            let record = kept(&pool)?;
+            let record = PoolRecord {
+                notice_percent: update.notice_percent.or(record.notice_percent),
+                warning_percent: update.warning_percent.or(record.warning_percent),
+                critical_percent: update.critical_percent.or(record.critical_percent),
+            };
+            let percents = record.percents(self.options().space);
+            if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
+                return Err(ArrayError::Setting {
+                    why: format!("a threshold of {percent} % is never reached"),
+                });
+            }
+            if let Some([(lower, percent), (upper, above)]) = crossed(percents) {
+                let why = format!(
+                    "the {lower} threshold would be {percent} %, above the {upper} threshold, {above} %"
+                );
+                return Err(ArrayError::Setting { why });
+            }
+            let [notice, warning, critical] = percents.map(percent_text);
+            let text = format!("thresholds changed: notice {notice}, warning {warning}, critical {critical}");
+            let own = Told::new(self.pool_name(), text)
+                .change("notice_percent", before[0], percents[0])
+                .change("warning_percent", before[1], percents[1])
+                .change("critical_percent", before[2], percents[2]);
+            if !own.changes.is_empty() {
+                let tx = Transaction::new().put(POOL_OBJECT, KEY, encode(&record));
+                self.commit_told(&turn, tx, own).await?;
+                let stats = pool.stats();
+                self.space().set(percents.into(), &stats);
+                self.watch_space(&stats);
+            }
+        }
+        self.show_pool()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_set_goes_before_the_configuration_and_the_rest_follows_it() {
+        let set = PoolRecord { critical_percent: Some(70), ..PoolRecord::default() };
+        let percents = set.percents(SpacePercents::default());
+        assert_eq!((percents, crossed(percents)), ([60, 80, 70], Some([("warning", 80), ("critical", 70)])));
+        assert_eq!(<[u8; 3]>::from(ascending(percents)), [60, 70, 70]);
+        let off = PoolRecord { warning_percent: Some(0), ..set };
+        assert_eq!(crossed(off.percents(SpacePercents::default())), None);
+        let bytes = encode(&off);
+        assert_eq!(
+            String::from_utf8_lossy(&bytes),
+            r#"{"version":1,"warning_percent":0,"critical_percent":70}"#
+        );
+        assert!(
+            pool_settings_problem(KEY, &bytes).is_none() && pool_settings_problem("other", &bytes).is_some()
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! `quoin pool`: settings of the pool that hold at once and stay.
+
+use crate::{Failure, Output, client::Client, output::pairs, report::show};
+use clap::Subcommand;
+use quoin_api::{PoolSettings, PoolUpdate};
+
+/// Commands about the pool's settings.
+#[derive(Subcommand, Debug)]
+pub enum PoolCommand {
+    /// Show the settings of the pool
+    #[command(after_help = "Examples:\n  quoin --data /srv/a pool show\n  \
+                            quoin --data /srv/a pool show -o json | jq .warning_percent")]
+    Show,
+    /// Set how full the pool is before it tells
+    #[command(
+        group = clap::ArgGroup::new("what").required(true).multiple(true).args(["notice", "warning", "critical"]),
+        after_help = "A threshold that is reached is told of by an event, and to hosts that see thin volumes. It is left two \
+                      percent below. The settings hold at once, stay, and go before those of quoin.toml.\n\nExamples:\n  \
+                      quoin --data /srv/a pool set --notice 50% --warning 75% --critical 90%\n  \
+                      quoin --data /srv/a pool set --notice off"
+    )]
+    Set {
+        /// From here on a notice is in order: a percentage of the space for host data, or off
+        #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+        notice: Option<u8>,
+        /// From here on a warning is in order
+        #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+        warning: Option<u8>,
+        /// From here on it is critical; off: nothing tells of a full pool before a write is refused
+        #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+        critical: Option<u8>,
+    },
+}
+
+/// Reads a percentage from 1 to 100, perhaps with % behind it; 0 for `off`.
+fn parse_percent(text: &str) -> Result<u8, String> {
+    if text == "off" {
+        return Ok(0);
+    }
+    let number = text.strip_suffix('%').unwrap_or(text);
+    let percent = number.parse().ok().filter(|percent| (1..=100).contains(percent));
+    percent.ok_or_else(|| format!("{text:?} is no threshold; write a percentage from 1% to 100%, or off"))
+}
+
+pub(crate) fn run(client: &Client, output: &Output, command: PoolCommand) -> Result<(), Failure> {
+    match command {
+        PoolCommand::Show => show(client, output, "/pool", settings),
+        PoolCommand::Set { notice, warning, critical } => {
+            let update =
+                PoolUpdate { notice_percent: notice, warning_percent: warning, critical_percent: critical };
+            let settings: PoolSettings = client.patch("/pool", &update)?;
+            output.show(&settings, self::settings);
+            Ok(())
+        }
+    }
+}
+
+fn settings(settings: &PoolSettings) -> String {
+    let percent = |percent: u8| if percent == 0 { "off".to_owned() } else { format!("{percent} %") };
+    pairs(vec![
+        ("notice", percent(settings.notice_percent)),
+        ("warning", percent(settings.warning_percent)),
+        ("critical", percent(settings.critical_percent)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thresholds_are_percents_or_off() {
+        assert_eq!(
+            ["60%", "1", "100 %".trim_end_matches(" %"), "off"].map(parse_percent),
+            [Ok(60), Ok(1), Ok(100), Ok(0)]
+        );
+        for text in ["0", "101%", "-1", "half", "%"] {
+            assert!(parse_percent(text).is_err_and(|why| why.contains("1% to 100%")), "{text}");
+        }
+    }
+}
