@@ -19,7 +19,7 @@ use std::{
 /// The layouts that volumes get, if the pool can have them.
 const LAYOUTS: [&str; 5] = ["mirror", "2+1", "raid5", "mirror-3", "raid6"];
 /// How long, in looks, conversions may take when nobody else is at work.
-const LOOKS: u32 = 3000;
+const LOOKS: u32 = 30_000;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Gives volumes of the pool other layouts until it is closed, in boots of which `number` tells what is random.
@@ -96,7 +96,8 @@ async fn settles(shared: &Shared, pool: &Pool, volumes: &[VolumeId]) -> Result<b
         }
         shared.world.sleep(LOOK_EVERY).await;
     }
-    Err(format!("conversions do not end: {:?}", pool.layout_use()))
+    let left: Vec<_> = volumes.iter().map(|volume| (volume, pool.volume_layout(*volume))).collect();
+    Err(format!("conversions do not end: {left:?}, {:?}, {:?}", pool.layout_use(), pool.stats()))
 }
 
 /// Gives volumes no more layouts, and waits until the last has its.

@@ -180,9 +180,9 @@ impl Layers {
             return;
         }
         leaf.volume.lay_out(layout);
-        // What of a former layer is buffered still is laid out as its volume is.
-        let layers = std::iter::successors(Some(leaf.clone()), |layer| layer.parent());
-        layers.filter(|layer| layer.volume.id == volume).for_each(|layer| layer.set_laid(Laid::Mixed));
+        // What of a former layer is buffered still is laid out as its volume is, also where the volume went on elsewhere.
+        let of_volume = self.all.values().filter(|layer| layer.volume.id == volume && !layer.is_gone());
+        of_volume.for_each(|layer| layer.set_laid(Laid::Mixed));
         self.laid_out.fetch_add(1, Ordering::AcqRel);
     }
 
