@@ -12,7 +12,10 @@ use quoin_world::{Thread, World};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -22,6 +25,17 @@ const LAYOUTS: [&str; 5] = ["mirror", "2+1", "raid5", "mirror-3", "raid6"];
 const LOOKS: u32 = 30_000;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Whether volumes get other layouts.
+#[derive(Default)]
+pub(crate) struct Policies {
+    /// They do, in this seed.
+    pub is_on: bool,
+    /// They get no more in this boot.
+    is_over: AtomicBool,
+    /// One gets another layout right now.
+    is_busy: AtomicBool,
+}
+
 /// Gives volumes of the pool other layouts until it is closed, in boots of which `number` tells what is random.
 pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, number: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(number);
@@ -30,7 +44,7 @@ pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, number: u64) {
     world.spawn(
         Thread::Background,
         Box::pin(async move {
-            while !is_over(&own, &pool) && !own.policies_end.load(Ordering::Relaxed) {
+            while !is_over(&own, &pool) && !own.policies.is_over.load(Ordering::Relaxed) {
                 let micros = log_uniform(&mut rng, 100, 60_000);
                 own.world.sleep(Duration::from_micros(micros)).await;
                 let volumes: Vec<_> = own.model.lock().usable_volumes().collect();
@@ -39,12 +53,13 @@ pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, number: u64) {
                 }
                 let volume = volumes[rng.random_range(0..volumes.len())];
                 let layout = draw(&pool, &mut rng);
-                if own.policies_end.load(Ordering::Relaxed) {
+                // NOTE: what is committed while the pool is closed would be found by the next opening.
+                if own.policies.is_over.load(Ordering::Relaxed) {
                     break;
                 }
-                own.policies_busy.store(true, Ordering::Relaxed);
+                own.policies.is_busy.store(true, Ordering::Relaxed);
                 let given = lay_out(&own, &pool, volume, layout).await;
-                own.policies_busy.store(false, Ordering::Relaxed);
+                own.policies.is_busy.store(false, Ordering::Relaxed);
                 if let Err(violation) = given {
                     own.violated(violation);
                 }
@@ -102,8 +117,8 @@ async fn settles(shared: &Shared, pool: &Pool, volumes: &[VolumeId]) -> Result<b
 
 /// Gives volumes no more layouts, and waits until the last has its.
 pub(crate) async fn end(shared: &Shared) {
-    shared.policies_end.store(true, Ordering::Relaxed);
-    while shared.policies_busy.load(Ordering::Relaxed) {
+    shared.policies.is_over.store(true, Ordering::Relaxed);
+    while shared.policies.is_busy.load(Ordering::Relaxed) {
         shared.world.sleep(LOOK_EVERY).await;
     }
 }

@@ -6,6 +6,7 @@ use crate::{
     client::{Model, Shared},
     damage::{self, data_region, journal_region, root_slots},
     model::{CatalogModel, History},
+    policies::Policies,
     runner::Outcome,
     scenario::{Boot, Ending, Scenario},
     totals::Totals,
@@ -178,9 +179,7 @@ impl Run {
             may_fail,
             damaged: self.damaged,
             spoiled: self.spoiled,
-            policies: self.choices.policies,
-            policies_end: AtomicBool::new(false),
-            policies_busy: AtomicBool::new(false),
+            policies: Policies { is_on: self.choices.policies, ..Policies::default() },
         });
         let opened = self.opened.clone();
         let run = BootRun {

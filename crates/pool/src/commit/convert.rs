@@ -96,12 +96,14 @@ impl Committer {
     /// Converts some of what is to be converted. False if nothing can be done now.
     pub(super) async fn convert_some(&mut self) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
+        // A layer, or where the last step left off.
         let Some((layer, mut walk)) = self.next_to_convert() else { return Ok(false) };
         if !self.has_slabs_to_convert() || self.is_much_due() {
             self.conversions().walk = Some(walk);
             return Ok(false);
         }
         let began = slice.world().now();
+        // The blocks of some leaves that lie otherwise.
         let tag = walk.tag;
         let (mut blocks, mut leaves) = (Vec::new(), 0);
         let mut allowance = self.allowance_to_convert();
@@ -130,6 +132,7 @@ impl Committer {
             return Ok(false);
         }
         slice.converting().set_lacks_room(false);
+        // What can be read goes to its new place.
         let met = blocks.len();
         let moved = self.move_blocks(blocks).await?;
         walk.is_incomplete |= moved.blocks < met;
@@ -218,6 +221,7 @@ impl Committer {
 
     /// The next leaf that the layer owns, from where the walk is.
     async fn next_own_leaf(&self, layer: &Layer, walk: &mut Walk) -> Result<Option<OwnLeaf>, PoolError> {
+        // From the top down each time: nodes may be copied or given back between steps.
         'from_the_top: loop {
             let mut entry = ThinEntry(layer.root.load(Ordering::Acquire));
             if entry.is_none() || !self.is_mine(layer, entry) {

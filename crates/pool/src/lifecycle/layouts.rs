@@ -196,6 +196,7 @@ impl Slice {
                  some the same layout, and start it again"
             )));
         }
+        // What was admitted before is destaged while the layout is the old one still.
         if store.note_layouts(transaction.layouts()) {
             store.lay_out_tenants();
             self.drain().await?;

@@ -79,6 +79,7 @@ impl Inner {
     /// The layout, or a narrower one, that takes no more from what segments of the pool's layout could have than it is
     /// reckoned with. A wide segment takes slabs of domains that have few left, without which those of others are of no use.
     fn fair(&self, layout: Layout, domains: &[(Domain, Room)]) -> Layout {
+        // As if the segment was opened.
         let all = self.free_by_domain();
         let before = self.net_free();
         let is_fair = |layout: &Layout| {
