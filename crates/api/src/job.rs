@@ -22,6 +22,8 @@ pub enum JobKind {
     Rebuild,
     /// Moves data from fuller drives to emptier ones.
     Balance,
+    /// Moves what a volume has to the layout of its policy.
+    Convert,
 }
 
 impl fmt::Display for JobKind {
@@ -34,6 +36,7 @@ impl fmt::Display for JobKind {
             Self::Evacuate => "evacuate",
             Self::Rebuild => "rebuild",
             Self::Balance => "balance",
+            Self::Convert => "convert",
         })
     }
 }

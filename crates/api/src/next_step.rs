@@ -162,6 +162,16 @@ next_steps! {
         UnmapSet { group: &'a str, set: &'a str } =>
             "unmap them first, or use: quoin group delete-snapshot {group} {set} --unmap",
 
+        // Policies.
+        ListPolicies => "list them: quoin policy list",
+        GiveLayout => "give one of the two, such as --layout raid5 or --failures-to-tolerate 1",
+        ChooseLayout =>
+            "choose another layout, add drives in other fault domains, or place what can be placed: --force-provisioning",
+        ChooseAllowedLayout => "choose another layout; quoin drive list shows the fault domains",
+        AssignOtherPolicy =>
+            "give its volumes another one first: quoin volume set VOLUME --policy default; quoin volume list shows which they are",
+        UseAnotherPolicy => "create another policy: quoin policy create NAME --layout LAYOUT",
+
         // Schedules.
         ListSchedules => "list them: quoin schedule list",
         WriteSchedule =>

@@ -1,6 +1,6 @@
 //! Volumes.
 
-use crate::{Origin, VolumeKind};
+use crate::{Compliance, Origin, VolumeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -37,6 +37,10 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "v1")]
     pub near: Option<String>,
+    /// Its policy; the default one if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "gold")]
+    pub policy: Option<String>,
 }
 
 impl VolumeCreate {
@@ -50,6 +54,7 @@ impl VolumeCreate {
             tags: BTreeMap::new(),
             folder: String::new(),
             near: None,
+            policy: None,
         }
     }
 }
@@ -82,6 +87,10 @@ pub struct VolumeUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "prod/sql")]
     pub folder: Option<String>,
+    /// The new policy, also of its snapshots. Its data is moved in the background.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "gold")]
+    pub policy: Option<String>,
     /// Whether it is a template: a write-protected volume to make clones of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<bool>,
@@ -115,7 +124,7 @@ fn default_block_bytes() -> u32 {
 }
 
 /// A volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
     /// Its name.
     #[schema(example = "v1")]
@@ -145,6 +154,11 @@ pub struct Volume {
     /// Its folder; empty for none.
     #[schema(example = "prod/sql")]
     pub folder: String,
+    /// Its policy.
+    #[schema(example = "gold")]
+    pub policy: String,
+    /// Whether it is as its policy says; null while the pool is offline.
+    pub compliance: Option<Compliance>,
     /// Its kind.
     pub kind: VolumeKind,
     /// Whether hosts may write to it, unless their mapping or export says otherwise.

@@ -18,6 +18,7 @@ use crate::{
     giving_back::GivingBack,
     host_access::HostAccess,
     lifecycle::Lifecycle,
+    policies::Policies,
     rebuild::Rebuilds,
     reserve_watch::Reserves,
     schedule_list::Schedules,
@@ -55,6 +56,7 @@ pub struct Array {
     rebuilds: Mutex<Rebuilds>,
     slow_drives: Mutex<SlowDrives>,
     failing_drives: Mutex<FailingDrives>,
+    policies: Mutex<Policies>,
     copies: Mutex<Copies>,
 }
 
@@ -94,6 +96,7 @@ impl Array {
             rebuilds: Mutex::default(),
             slow_drives: Mutex::default(),
             failing_drives: Mutex::default(),
+            policies: Mutex::default(),
             copies: Mutex::default(),
             world,
             options,
@@ -232,6 +235,10 @@ impl Array {
 
     pub(crate) fn failing_drives(&self) -> MutexGuard<'_, FailingDrives> {
         self.failing_drives.lock()
+    }
+
+    pub(crate) fn policies(&self) -> MutexGuard<'_, Policies> {
+        self.policies.lock()
     }
 
     pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {

@@ -5,12 +5,14 @@ use crate::{
     bin_setting::BinRecord,
     drive_leaving::leaving_problem,
     events::log_problem,
+    policies::policy_problem,
     pool_settings::pool_settings_problem,
     rebuild::rebuild_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, LEAVING_OBJECT,
-        MAPPING_OBJECT, MappingRecord, OWN_RESERVE_OBJECT, POOL_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT,
-        REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
+        MAPPING_OBJECT, MappingRecord, OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT, REBUILD_OBJECT,
+        RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode,
+        mapping_key,
     },
     requests::request_problem,
     reserve_watch::{ReserveRecord, Scope},
@@ -162,6 +164,9 @@ fn check_notes(report: &CheckReport, found: &mut Found) {
     }
     for (key, value) in objects(report, REBUILD_OBJECT) {
         found.extend(rebuild_problem(key, value).map(|problem| ("the rebuild settings".to_owned(), problem)));
+    }
+    for (key, value) in objects(report, POLICY_OBJECT) {
+        found.extend(policy_problem(key, value).map(|problem| (format!("policy {key}"), problem)));
     }
     for (key, value) in objects(report, POOL_OBJECT) {
         found.extend(

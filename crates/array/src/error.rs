@@ -2,7 +2,7 @@
 
 use crate::{
     BinError, DriveChangeError, DriveEmulateError, ExportError, ForkError, HostError, JobError, MappingError,
-    ReserveError, ScheduleError,
+    PolicyError, ReserveError, ScheduleError,
     pool_problem::{pool_problem, unreadable},
     volume_problem::volume_problem,
 };
@@ -23,6 +23,9 @@ pub enum ArrayError {
     /// About a schedule.
     #[error(transparent)]
     Schedule(#[from] ScheduleError),
+    /// About a policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// About the recycle bin.
     #[error(transparent)]
     Bin(#[from] BinError),
@@ -145,6 +148,7 @@ impl ArrayError {
             Self::Bin(error) => return error.problem(),
             Self::Export(error) => return error.problem(),
             Self::Schedule(error) => return error.problem(),
+            Self::Policy(error) => return error.problem(),
             Self::Reserve(error) => return error.problem(),
             Self::Job(error) => return error.problem(),
             Self::Drive(error) => return error.problem(),

@@ -1,10 +1,10 @@
-//! Jobs: one view of range copies, scrubs, volumes that shrink and space that is being reclaimed.
+//! Jobs: one view of range copies, scrubs, volumes that shrink or are converted, and space that is being reclaimed.
 //!
 //! A job is only a view of the task that does the work. The task itself keeps the state that has to survive a restart,
 //! so no second state here can contradict it.
 
 use crate::{Array, ArrayError, JobError};
-use quoin_api::{self as api, CopyState, Job, JobKind, JobState, ScrubOutcome};
+use quoin_api::{self as api, ComplianceState, CopyState, Job, JobKind, JobState, ScrubOutcome};
 use std::sync::Arc;
 
 /// The job that reclaims the space of deleted content: there is one for all of it.
@@ -97,6 +97,22 @@ fn of_drive(drive: &api::Drive) -> Option<Job> {
     })
 }
 
+/// A volume that is moved to the layout of its policy.
+fn of_conversion(volume: &api::Volume) -> Option<Job> {
+    let found = volume.compliance.as_ref().filter(|c| c.state == ComplianceState::Converting)?;
+    let waits = if found.waits_for_space { ", waits for free space" } else { "" };
+    Some(Job {
+        percent: Some(found.percent),
+        bytes_per_s: found.bytes_per_s,
+        remaining_s: found.remaining_s,
+        ..job(
+            format!("convert-{}", volume.uuid),
+            JobKind::Convert,
+            format!("volume {} to {}{waits}", volume.name, found.layout_now),
+        )
+    })
+}
+
 fn copy_id(id: u32) -> String {
     format!("copy-{id}")
 }
@@ -144,6 +160,8 @@ impl Array {
         jobs.extend(shrinking.map(|volume| {
             job(format!("shrink-{}", volume.uuid), JobKind::Shrink, format!("volume {}", volume.name))
         }));
+        let converting = self.list_volumes()?.into_iter().filter_map(|volume| of_conversion(&volume));
+        jobs.extend(converting);
         let giving_back = self.status().giving_back.filter(|left| (left.bytes, left.entries) != (0, 0));
         jobs.extend(giving_back.map(|left| Job {
             bytes_per_s: left.bytes_per_s,

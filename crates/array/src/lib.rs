@@ -54,6 +54,8 @@ mod nbd;
 mod not_opened;
 mod origin;
 mod permit;
+mod policies;
+mod policy_error;
 mod pool_problem;
 mod pool_settings;
 mod progress;
@@ -107,12 +109,13 @@ pub use host_error::HostError;
 pub use initiator::is_target_name;
 pub use job_error::JobError;
 pub use mapping_error::MappingError;
+pub use policy_error::PolicyError;
 pub use quoin_api::DriveLocation;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
     EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, LEAVING_OBJECT, MAPPING_OBJECT,
-    OWN_RESERVE_OBJECT, POOL_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT,
-    SCHEDULE_OBJECT, SCRUB_OBJECT,
+    OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT,
+    RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use request_key::RequestKey;
 pub use requests::CarriedOut;

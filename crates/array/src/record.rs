@@ -39,6 +39,9 @@ pub const LEAVING_OBJECT: ObjectKind = ObjectKind(21);
 /// The kind of catalog object that holds how fast data is rebuilt and moved.
 pub const REBUILD_OBJECT: ObjectKind = ObjectKind(22);
 
+/// The kind of catalog object that holds a policy.
+pub const POLICY_OBJECT: ObjectKind = ObjectKind(23);
+
 /// The kind of catalog object that holds settings of the pool.
 pub const POOL_OBJECT: ObjectKind = ObjectKind(24);
 

@@ -151,6 +151,8 @@ mod tests {
             trimming: false,
             tags: BTreeMap::from([("app".to_owned(), tag.to_owned())]),
             folder: folder.into(),
+            policy: "default".into(),
+            compliance: None,
             kind: if name.starts_with("gold") { VolumeKind::Template } else { VolumeKind::Volume },
             writable: true,
             modified_ms: None,

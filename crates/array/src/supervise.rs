@@ -96,6 +96,7 @@ impl Array {
                 self.tend_rebuild(&pool);
                 self.tend_slow_drives(&pool);
                 self.tend_failing_drives(&pool).await;
+                self.tend_policies(&pool);
                 self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);
                 self.giving_back().look(self.world().now(), &stats);
@@ -214,6 +215,7 @@ impl Array {
         self.volumes().restore(pool).map_err(|e| e.to_string())?;
         self.restore_scrubs(pool).map_err(|e| e.to_string())?;
         self.restore_rebuild(pool).map_err(|e| e.to_string())?;
+        self.restore_policies(pool).map_err(|e| e.to_string())?;
         self.restore_pool_settings(pool).map_err(|e| e.to_string())?;
         self.catalog().put(&turn, pool.clone());
         self.hosts().change(&turn, self.volumes(), |current| *current = access);

@@ -23,10 +23,11 @@ impl Array {
     /// too little space. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn create_volume(&self, request: api::VolumeCreate) -> Result<api::Volume, ArrayError> {
         let turn = self.catalog().turn().await;
-        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near } = request;
+        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near, policy } = request;
+        let policy = self.assigned(policy)?;
         let folder = Folder::parse(&folder)?;
         let near = near.map(|near| self.volume(&near)).transpose()?;
-        let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder };
+        let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder, policy };
         let kind = if thick { "thick" } else { "thin" };
         let text = format!("created, {kind}, {size_bytes} bytes in blocks of {block_bytes}");
         let own = Told::new(format!("volume {}", spec.name), text)
@@ -34,6 +35,7 @@ impl Array {
             .with("block_bytes", block_bytes)
             .with("thick", thick)
             .with("folder", spec.folder.to_string())
+            .with("policy", &spec.policy.name)
             .with("tags", &spec.tags);
         let (tx, staged) = self.stage(&turn, own);
         let created = match near {
@@ -92,8 +94,11 @@ impl Array {
     ) -> Result<api::Volume, ArrayError> {
         let turn = self.catalog().turn().await;
         let volume = self.volume(name)?;
-        let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, template, writable } =
-            request;
+        let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, .. } = request;
+        let (policy, template, writable) = (request.policy, request.template, request.writable);
+        let before = volume.policy().unwrap_or_else(|| api::DEFAULT_POLICY.to_owned());
+        let policy = policy.filter(|policy| *policy != before);
+        let policy = policy.map(|policy| self.assigned(Some(policy))).transpose()?;
         let folder = folder.map(|path| Folder::parse(&path)).transpose().map_err(ArrayError::VolumeChange)?;
         let one = std::slice::from_ref(&volume);
         let mut forced = String::new();
@@ -118,8 +123,17 @@ impl Array {
             tags
         });
         let protected = writable.map(|writable| !writable);
-        let change =
-            VolumeChange { name: new_name, size_bytes, force, thick, tags, folder, template, protected };
+        let change = VolumeChange {
+            name: new_name,
+            size_bytes,
+            force,
+            thick,
+            tags,
+            folder,
+            policy,
+            template,
+            protected,
+        };
         let told = told(&volume, &change);
         if told.is_empty() {
             return Ok(self.volume_view(&volume));
@@ -240,6 +254,8 @@ impl Array {
             trimming: volume.is_trimming(),
             tags: volume.tags(),
             folder: volume.folder().into(),
+            policy: volume.policy().unwrap_or_else(|| api::DEFAULT_POLICY.to_owned()),
+            compliance: self.compliance(volume),
             kind: kind(volume),
             writable: !volume.is_protected() && !volume.is_read_only(),
             modified_ms: volume.modified_ms(),
@@ -258,7 +274,7 @@ impl Array {
 
 /// The fields that a change changes.
 fn fields(told: Told, volume: &Volume, change: &VolumeChange) -> Told {
-    let VolumeChange { name, size_bytes, thick, tags, folder, template, protected, .. } = change;
+    let VolumeChange { name, size_bytes, thick, tags, folder, policy, template, protected, .. } = change;
     told.change("name", volume.name(), name.clone().unwrap_or_else(|| volume.name()))
         .change("size_bytes", volume.size_bytes(), size_bytes.unwrap_or(volume.size_bytes()))
         .change("thick", volume.is_thick(), thick.unwrap_or(volume.is_thick()))
@@ -267,6 +283,11 @@ fn fields(told: Told, volume: &Volume, change: &VolumeChange) -> Told {
             "folder",
             volume.folder().to_string(),
             folder.clone().unwrap_or_else(|| volume.folder()).to_string(),
+        )
+        .change(
+            "policy",
+            volume.policy(),
+            policy.as_ref().map_or_else(|| volume.policy(), |policy| policy.name.clone()),
         )
         .change("template", volume.is_template(), template.unwrap_or(volume.is_template()))
         .change("writable", !volume.is_protected(), !protected.unwrap_or(volume.is_protected()))
@@ -298,6 +319,10 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
         } else {
             format!("moved to folder {folder}")
         });
+    }
+    if let Some(policy) = &change.policy {
+        let name = policy.name.as_deref().unwrap_or(api::DEFAULT_POLICY);
+        told.push(format!("given policy {name}, also its snapshots; what it has is converted"));
     }
     match change.template {
         Some(true) if !volume.is_template() => {

@@ -11,6 +11,7 @@ use crate::{
     group::{self, GroupCommand},
     job::{self, JobCommand},
     mapping::{self, MappingCommand},
+    policy::{self, PolicyCommand},
     pool::{self, PoolCommand},
     rebuild::{self, BalanceCommand, RebuildCommand},
     recycle_bin::{self, RecycleBinCommand},
@@ -52,6 +53,9 @@ pub enum Command {
     /// List folders
     #[command(subcommand, visible_alias = "folders")]
     Folder(FolderCommand),
+    /// Create, list, show, change and delete policies: how volumes are laid out over drives
+    #[command(subcommand, visible_alias = "policies")]
+    Policy(PolicyCommand),
     /// Create, list, show and delete hosts
     #[command(subcommand, visible_alias = "hosts")]
     Host(HostCommand),
@@ -231,6 +235,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Snapshot(command) => snapshot::run(&client, &output, command),
         Command::Group(command) => group::run(&client, &output, command),
         Command::RecycleBin(command) => recycle_bin::run(&client, &output, command),
+        Command::Policy(command) => policy::run(&client, &output, command),
         Command::Schedule(command) => schedule::run(&client, &output, command),
         Command::Job(command) => job::run(&client, &output, command),
         Command::Folder(command) => folder::run(&client, &output, command),

@@ -21,6 +21,7 @@ mod listing;
 mod mapping;
 mod names;
 mod output;
+mod policy;
 mod pool;
 mod rebuild;
 mod recycle_bin;

@@ -3,12 +3,13 @@
 use crate::{
     drive_view::protection_rows,
     output::{pairs, table},
+    policy::compliance,
     size_text,
     time::{duration_text, utc_text},
 };
 use quoin_api::{
-    Capacity, Chap, EmulatedCondition, EmulatedDrive, Engine, GivingBack, Host, Integrity, Mapping, Origin,
-    Retention, Session, SpaceLevel, Status, Volume, VolumeKind,
+    Capacity, Chap, ComplianceState, EmulatedCondition, EmulatedDrive, Engine, GivingBack, Host, Integrity,
+    Mapping, Origin, Retention, Session, SpaceLevel, Status, Volume, VolumeKind,
 };
 
 pub(crate) use crate::drive_view::{drive_roles, drive_state, drives, leaving, work};
@@ -39,11 +40,13 @@ pub(crate) fn volumes(volumes: &[Volume]) -> String {
             v.block_bytes.to_string(),
             state(v),
             seen_by(v),
+            policy_column(v),
             folder(v),
             tags(v),
         ]
     };
-    let header = ["name", "size", "allocated", "kind", "block", "state", "host:lun", "folder", "tags"];
+    let header =
+        ["name", "size", "allocated", "kind", "block", "state", "host:lun", "policy", "folder", "tags"];
     table(
         &header,
         volumes.iter().map(row).collect(),
@@ -58,6 +61,18 @@ fn kind(volume: &Volume) -> String {
     match volume.kind {
         VolumeKind::Volume => format!("{space}{access}"),
         kind => format!("{space} {kind}{access}{modified}"),
+    }
+}
+
+/// The policy of a volume, marked while it is not as that says.
+fn policy_column(volume: &Volume) -> String {
+    let state = volume.compliance.as_ref().map(|found| (found.state, found.percent));
+    match state {
+        Some((ComplianceState::Converting, percent)) => {
+            format!("{}, converting {percent:.0} %", volume.policy)
+        }
+        Some((ComplianceState::Reduced, _)) => format!("{}, REDUCED", volume.policy),
+        Some((ComplianceState::Compliant, _)) | None => volume.policy.clone(),
     }
 }
 
@@ -94,6 +109,7 @@ pub(crate) fn volume(volume: &Volume) -> String {
         ("host:lun", seen_by(volume)),
         ("folder", folder(volume)),
         ("tags", tags(volume)),
+        ("policy", policy(volume)),
     ];
     let state = volume.offline.as_ref().map_or_else(|| "online".to_owned(), |why| format!("OFFLINE: {why}"));
     rows.insert(2, ("state", state));
@@ -113,6 +129,14 @@ pub(crate) fn volume(volume: &Volume) -> String {
         rows.push(("shrinking", "the space beyond the new end is being freed".to_owned()));
     }
     pairs(rows)
+}
+
+/// The policy of a volume, and whether it is as that says.
+fn policy(volume: &Volume) -> String {
+    match &volume.compliance {
+        None => volume.policy.clone(),
+        Some(found) => format!("{} ({}): {}", volume.policy, found.layout, compliance(found)),
+    }
 }
 
 /// `volume v1 (deleted)`, and the moment.

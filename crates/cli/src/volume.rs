@@ -33,7 +33,8 @@ pub enum VolumeCommand {
                             quoin --data /srv/a volume create v2 --size 10GiB --block-size 4096\n  \
                             quoin --data /srv/a volume create v3 --size 4G --thick --tag app=db1\n  \
                             quoin --data /srv/a volume create v4 --size 4G --folder prod/sql\n  \
-                            quoin --data /srv/a volume create v5 --size 4G --near v1"
+                            quoin --data /srv/a volume create v5 --size 4G --near v1\n  \
+                            quoin --data /srv/a volume create db1-log --size 20G --policy log"
     )]
     Create {
         /// Names: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
@@ -57,6 +58,9 @@ pub enum VolumeCommand {
         /// Put it into the slice of this volume
         #[arg(long, value_name = "VOLUME")]
         near: Option<String>,
+        /// What the array does for it: see quoin policy [default: the layout of the pool]
+        #[arg(long, value_name = "POLICY")]
+        policy: Option<String>,
     },
     /// List volumes; filters narrow the list
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume list\n  \
@@ -151,16 +155,17 @@ pub enum VolumeCommand {
         /// New name
         new_name: String,
     },
-    /// Change provisioning, tags, folder, template state or write protection of a volume
+    /// Change provisioning, tags, folder, policy, template state or write protection of a volume
     #[command(
         group = clap::ArgGroup::new("what").required(true).multiple(true).
-            args(["thick", "thin", "tags", "untag", "folder", "template", "no_template", "read_only", "writable"]),
+            args(["thick", "thin", "tags", "untag", "folder", "policy", "template", "no_template", "read_only", "writable"]),
         after_help = "A template is a write-protected volume to make clones of; its size and content cannot change. A \
                       volume to which a connected client may write becomes a template or read-only only with --force.\n\nExamples:\n  quoin --data /srv/a volume set v1 --thick\n  \
                       quoin --data /srv/a volume set v1 --tag app=db1 --untag old\n  \
                       quoin --data /srv/a volume set v1 --folder prod/sql\n  \
                       quoin --data /srv/a volume set v1 --folder /      # removes it from its folder\n  \
-                      quoin --data /srv/a volume set gold --template"
+                      quoin --data /srv/a volume set gold --template\n  \
+                      quoin --data /srv/a volume set v1 --policy log   # what it has is moved in the background"
     )]
     Set(SetArgs),
     /// Delete volumes; the recycle bin keeps them for a while
@@ -207,6 +212,9 @@ pub struct SetArgs {
     /// Move the volume to this folder; / removes it from its folder
     #[arg(long, value_name = "PATH")]
     folder: Option<String>,
+    /// Give the volume and its snapshots this policy; default for the layout of the pool
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
     /// Make the volume a template, which is write-protected
     #[arg(long, conflicts_with = "no_template")]
     template: bool,
@@ -227,13 +235,15 @@ pub struct SetArgs {
 /// Runs a command about volumes.
 pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
     match command {
-        VolumeCommand::Create { names, size, block_size, thick, tags, folder, near } => {
+        VolumeCommand::Create { names, size, block_size, thick, tags, folder, near, policy } => {
             let tags: BTreeMap<_, _> = tags.into_iter().collect();
             let (size_bytes, block_bytes) = (size.0, block_size);
             let create = |name: &str| {
                 let name = name.to_owned();
-                let (tags, folder, near) = (tags.clone(), folder.clone(), near.clone());
-                let request = VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near };
+                let (tags, folder) = (tags.clone(), folder.clone());
+                let (near, policy) = (near.clone(), policy.clone());
+                let request =
+                    VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near, policy };
                 client.post("/volumes", &request)
             };
             create_each(output, &names, create, view::volume, view::volumes)
@@ -288,6 +298,7 @@ fn set(client: &Client, output: &Output, args: SetArgs) -> Result<(), Failure> {
         thick: (args.thick || args.thin).then_some(args.thick),
         tags: (!tags.is_empty()).then_some(tags),
         folder: args.folder,
+        policy: args.policy,
         template: (args.template || args.no_template).then_some(args.template),
         writable: (args.read_only || args.writable).then_some(args.writable),
         force: args.force,

@@ -360,7 +360,8 @@ impl Drive {
 
     /// Lets go of the disk: others may use it once what is under way is over. No operation succeeds from now on.
     pub fn let_go(&self) {
-        let _ = self.state.failed.set("the pool does not have it any more".to_owned());
+        let cause = "the pool does not have it any more".to_owned();
+        let _ = self.state.failed.set(Failure { cause, is_away: false });
         self.disk.let_go();
     }
 

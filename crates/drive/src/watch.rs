@@ -333,7 +333,9 @@ impl Disk for WatchedDisk {
     }
 
     fn let_go(&self) {
-        self.disk.let_go();
+        if let Some(disk) = &*self.disk.read() {
+            disk.let_go();
+        }
     }
 
     fn submit(&self, op: DiskOp) -> Completion {

@@ -10,7 +10,7 @@ use quoin_array::is_target_name;
 use quoin_base::{GIB, Layout, MIB, PoolId};
 use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
 use quoin_config::{Config, DriveConfig, EventsConfig, ServeConfig, SpaceConfig};
-use quoin_drive::{DriveError, DriveWatch, MAX_SLICES, Patience, Probe, Roles, probe};
+use quoin_drive::{DriveError, DriveWatch, MAX_SLICES, MOST_JOURNAL_COLUMNS, Patience, Probe, Roles, probe};
 use quoin_emulate::Emulation;
 use quoin_pool::{FormatOptions, NewDrive};
 use quoin_world::{Disk, Thread};
@@ -69,6 +69,10 @@ pub(crate) struct Args {
     /// [default: mirror if there are several fault domains, else none]
     #[arg(long, value_name = "LAYOUT")]
     layout: Option<Layout>,
+    /// Drives that the journal is written to side by side: policies of volumes tolerate one failure fewer at the most
+    /// [default: as many as the layout tolerates failures, and one more]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_JOURNAL_COLUMNS)))]
+    journal_copies: Option<u8>,
     /// What counts as a fault domain: file (each drive file is one), or PATH=NAME, the name of a drive's domain; repeatable
     /// [default: the disk that a drive is, or is on]
     #[arg(long, value_name = "file|PATH=NAME")]
@@ -134,7 +138,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<(Config
     };
     let drives: Vec<_> = disks.into_iter().zip(candidates).zip(&in_domains).map(drive).collect();
     let mut options = format_options(&drives, &args.name, args.slices);
-    choose(&mut options, &drives, args.layout);
+    choose(&mut options, &drives, args.layout, args.journal_copies);
     let protected = Protected::of(&options, &drives, &in_domains);
     // From here on the drives belong to the new pool.
     let pool = format(drives, options, args)?;

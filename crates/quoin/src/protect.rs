@@ -55,10 +55,16 @@ fn domain_count(drives: &[NewDrive], wanted: impl Fn(&NewDrive) -> bool) -> usiz
     drives.iter().filter(|drive| wanted(drive)).map(|drive| &drive.domain).collect::<BTreeSet<_>>().len()
 }
 
-/// Sets the layout, and the journal's columns to tolerate as many failures.
-pub(crate) fn choose(options: &mut FormatOptions, drives: &[NewDrive], wanted: Option<Layout>) {
+/// Sets the layout, and the journal's columns to tolerate as many failures, or more if so many are asked for.
+pub(crate) fn choose(
+    options: &mut FormatOptions,
+    drives: &[NewDrive],
+    wanted: Option<Layout>,
+    journal_copies: Option<u8>,
+) {
     options.layout = wanted.unwrap_or_else(|| usual(domain_count(drives, |drive| drive.roles.data)));
-    options.journal_columns = (options.layout.parity() + 1).min(MOST_JOURNAL_COLUMNS);
+    let least = (options.layout.parity() + 1).min(MOST_JOURNAL_COLUMNS);
+    options.journal_columns = journal_copies.unwrap_or(least).max(least);
 }
 
 fn report(options: &FormatOptions, drives: &[NewDrive], layout: Layout) -> Option<LayoutReport> {

@@ -197,6 +197,7 @@ async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
         thick: false,
         tags,
         folder,
+        policy: Default::default(),
     };
     volumes.create(spec, Transaction::new()).await.unwrap()
 }

@@ -11,9 +11,10 @@
 //! becomes one.
 
 use crate::{
-    BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags, error::refused,
-    fence::Fence, record::VolumeRecord, spec::check_size,
+    Assigned, BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
+    error::refused, fence::Fence, record::VolumeRecord, spec::check_size,
 };
+use quoin_base::{Layout, VolumeId};
 use quoin_pool::{Pool, PoolError, Transaction};
 use quoin_world::AsyncMutexGuard;
 use std::sync::{Arc, atomic::Ordering};
@@ -33,6 +34,8 @@ pub struct VolumeChange {
     pub tags: Option<Tags>,
     /// Another folder.
     pub folder: Option<Folder>,
+    /// Another policy, also for its snapshots.
+    pub policy: Option<Assigned>,
     /// Whether it is a template: it can be cloned, and rejects writes.
     pub template: Option<bool>,
     /// Whether hosts may only read it, unless a mapping or export lets them write.
@@ -87,6 +90,9 @@ impl Volumes {
         if let Some(folder) = &change.folder {
             record.labels.folder.clone_from(folder);
         }
+        if let Some(policy) = &change.policy {
+            record.labels.policy.clone_from(&policy.name);
+        }
         // A copy writes into it, which a template does not allow.
         if change.template == Some(true) && !record.guards.template {
             self.require_no_copy_into(volume, 0)?;
@@ -140,6 +146,12 @@ impl Volumes {
         if record.reserved_bytes() != before.reserved_bytes() {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
+        // Its snapshots follow it to another policy.
+        let mut followers = Vec::new();
+        if let Some(policy) = &change.policy {
+            tx = tx.lay_out(record.id, policy.layout);
+            (tx, followers) = self.snapshots_follow(tx, record.id, policy);
+        }
         // A failure leaves the volume as it was: what was closed is opened again.
         if let Err(error) = pool.commit(tx).await {
             volume.set_template(before.guards.template);
@@ -155,9 +167,53 @@ impl Volumes {
         if shrinks {
             volume.shrinks.fetch_add(1, Ordering::Relaxed);
         }
-        self.known.lock().update(&volume, &record);
+        {
+            let mut known = self.known.lock();
+            known.update(&volume, &record);
+            followers.iter().for_each(|(snapshot, record)| known.update(snapshot, record));
+        }
         drop(turn);
         Ok(volume)
+    }
+
+    /// Gives the snapshots of a volume its policy, in the same transaction. Returns them with their new records.
+    fn snapshots_follow(
+        &self,
+        mut tx: Transaction,
+        source: VolumeId,
+        policy: &Assigned,
+    ) -> (Transaction, Vec<(Arc<Volume>, VolumeRecord)>) {
+        let mut followers = Vec::new();
+        for snapshot in self.forks_of(source) {
+            let before = snapshot.record();
+            if !before.is_snapshot() {
+                continue;
+            }
+            let mut record = before.clone();
+            record.labels.policy.clone_from(&policy.name);
+            tx = record.put(tx, Some(&before)).lay_out(record.id, policy.layout);
+            followers.push((snapshot, record));
+        }
+        (tx, followers)
+    }
+
+    /// Lays out volumes anew whose policy has another layout now; commits `with` in the same transaction.
+    ///
+    /// # Errors
+    /// [`VolumeError::CannotReserve`] if there is no room for what is promised to them. [`VolumeError::Offline`] if no
+    /// pool is open, [`VolumeError::Pool`] if it refuses or fails the transaction.
+    pub async fn lay_out(
+        &self,
+        policy: &str,
+        layout: Option<Layout>,
+        with: Transaction,
+    ) -> Result<(), VolumeError> {
+        let _turn = self.changes.lock().await;
+        let mut volumes = self.list();
+        volumes.extend(self.binned());
+        let of_policy = volumes.iter().filter(|volume| volume.policy().as_deref() == Some(policy));
+        let tx = of_policy.fold(with, |tx, volume| tx.lay_out(volume.id(), layout));
+        self.pool()?.commit(tx).await.map_err(|error| refused(policy, error))
     }
 
     /// Keeps the tail of a volume as it is until the returned value is dropped. What is left of a former tail is emptied.

@@ -1,7 +1,7 @@
 //! The offline check of the volumes in a pool's catalog.
 
 use crate::{
-    VolumeSpec,
+    Assigned, VolumeSpec,
     copy_record::{copy_problems, hidden_volumes},
     group::{GROUP_OBJECT, Group},
     limits::MEMBERS_MAX,
@@ -70,6 +70,7 @@ fn check_volume(report: &CheckReport, record: &VolumeRecord, found: &mut Vec<(St
         thick: record.space.thick,
         tags: record.labels.tags.clone(),
         folder: record.labels.folder.clone(),
+        policy: Assigned { name: record.labels.policy.clone(), layout: None },
     };
     if let Err(error) = spec.check() {
         found.push((what.clone(), error.to_string()));

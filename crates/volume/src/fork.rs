@@ -103,7 +103,11 @@ impl Volumes {
                 name,
                 created_ms: now_ms,
                 space: Space { thick, ..from.space },
-                labels: Labels { tags, folder: folder.unwrap_or(from.labels.folder) },
+                labels: Labels {
+                    tags,
+                    folder: folder.unwrap_or(from.labels.folder),
+                    policy: from.labels.policy,
+                },
                 guards: Guards { template: false, protected, retain_until_ms },
                 origin: Some(origin),
                 modified_ms: None,

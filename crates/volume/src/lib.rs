@@ -55,7 +55,7 @@ pub use recycle_bin::Recovery;
 pub use retention::{RetentionState, immutable_snapshots};
 pub use retention_clock::{CLOCK_OBJECT, ClockMark, RETAIN_MAX, RetentionClock};
 pub use slot::PoolSlot;
-pub use spec::VolumeSpec;
+pub use spec::{Assigned, VolumeSpec};
 pub use tags::{TAGS_MAX, Tags, check_tags};
 pub use thresholds::Thresholds;
 pub use volume::Volume;

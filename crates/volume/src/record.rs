@@ -48,13 +48,15 @@ pub(crate) struct Space {
     pub(crate) trim_end: u64,
 }
 
-/// How people sort a volume among others.
+/// How people sort a volume among others, and what they want of the array for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels {
     /// A catalog object of their own.
     pub(crate) tags: Tags,
     /// Where people keep it.
     pub(crate) folder: Folder,
+    /// The name of its policy; `None`: the default one.
+    pub(crate) policy: Option<String>,
 }
 
 /// What keeps writes away from a volume.
@@ -70,14 +72,15 @@ pub(crate) struct Guards {
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, uuid: Uuid, created_ms: u64, spec: VolumeSpec) -> Self {
-        let VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder } = spec;
+        let VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder, policy } = spec;
+        let policy = policy.name;
         Self {
             id,
             uuid,
             name,
             created_ms,
             space: Space { size_bytes, block_bytes, thick, trim_end: 0 },
-            labels: Labels { tags, folder },
+            labels: Labels { tags, folder, policy },
             guards: Guards::default(),
             modified_ms: None,
             origin: None,

@@ -1,6 +1,7 @@
 //! The properties that a new volume is asked for with, and their rules.
 
 use crate::{Folder, Tags, VolumeError, check_name, check_tags, limits::MAX_SIZE_BYTES};
+use quoin_base::Layout;
 
 /// The properties of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,17 @@ pub struct VolumeSpec {
     pub tags: Tags,
     /// Where people keep it.
     pub folder: Folder,
+    /// What the array does for it.
+    pub policy: Assigned,
+}
+
+/// A policy, as a volume gets it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assigned {
+    /// Its name; `None`: the default one.
+    pub name: Option<String>,
+    /// What the volume is laid out as; `None`: as the pool.
+    pub layout: Option<Layout>,
 }
 
 impl VolumeSpec {
@@ -54,7 +66,8 @@ mod tests {
     fn a_spec_is_refused_for_what_is_wrong_with_it() {
         let spec = |size_bytes, block_bytes| {
             let (name, tags, folder) = ("v".into(), Tags::new(), Folder::default());
-            VolumeSpec { name, size_bytes, block_bytes, thick: false, tags, folder }.check()
+            let policy = Assigned::default();
+            VolumeSpec { name, size_bytes, block_bytes, thick: false, tags, folder, policy }.check()
         };
         assert!(spec(4096, 4096).is_ok());
         assert!(spec(MAX_SIZE_BYTES, 512).is_ok());

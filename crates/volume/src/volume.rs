@@ -156,6 +156,11 @@ impl Volume {
         self.record.read().labels.folder.clone()
     }
 
+    /// The name of its policy; `None`: the default one.
+    pub fn policy(&self) -> Option<String> {
+        self.record.read().labels.policy.clone()
+    }
+
     /// Whether it is a template: it can be cloned, and rejects writes.
     pub fn is_template(&self) -> bool {
         self.template.load(Ordering::Acquire)

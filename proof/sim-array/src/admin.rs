@@ -153,7 +153,8 @@ impl Admin {
             (model.begin(change), name)
         };
         let (tags, folder) = Default::default();
-        let request = VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near: None };
+        let request =
+            VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near: None, policy: None };
         let outcome = self.shared.array.create_volume(request).await;
         let made = self.ended(number, outcome, &["cannot-reserve"])?;
         self.shared.totals.lock().created += u64::from(made.is_some());

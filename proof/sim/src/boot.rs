@@ -5,6 +5,7 @@ use crate::{
     client::{Client, Shared, read},
     leaving,
     model::{Change, OBJECT_KINDS, volume_key},
+    policies,
     scenario::Ending,
     vanish,
 };
@@ -70,6 +71,8 @@ pub(crate) struct BootRun {
     pub last: bool,
     /// Drives leave in this boot; what is random about that follows from this number.
     pub leaves: Option<u64>,
+    /// Volumes get other layouts, if so as this number tells.
+    pub lays_out: Option<u64>,
     /// Heads of rows are not found, so that a check finds something.
     pub lacks_rows: bool,
 }
@@ -154,6 +157,9 @@ impl BootRun {
         if self.faults == Faults::Vanish {
             let drives = self.disks.iter().cloned().zip(self.watches.iter().cloned()).collect();
             vanish::spawn(&self.shared, &pool, drives, self.rng.random());
+        }
+        if let Some(number) = self.lays_out {
+            policies::spawn(&self.shared, &pool, number);
         }
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
         for volume in volumes {
@@ -517,6 +523,7 @@ impl BootRun {
 
     async fn finish(&mut self, pool: &Arc<Pool>) -> Result<End, String> {
         let violated = self.shared.violation.lock().is_some();
+        policies::end(&self.shared).await;
         if self.last && !violated && !self.is_over(pool) {
             let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
             for volume in volumes {
@@ -524,6 +531,9 @@ impl BootRun {
             }
             if self.shared.spoiled && !self.shared.damaged {
                 self.repair_all(pool).await?;
+            }
+            if self.lays_out.is_some() && !self.shared.damaged && !self.shared.spoiled {
+                policies::check(&self.shared, pool).await?;
             }
             if !self.shared.damaged {
                 self.check_space(pool).await?;

@@ -138,6 +138,8 @@ pub struct Choices {
     pub layout: Option<quoin_base::Layout>,
     /// Drives leave in all seeds where they may.
     pub leaving: bool,
+    /// Volumes get other layouts while they are used. Of pools whose data is protected.
+    pub policies: bool,
     /// Prints each boot.
     pub verbose: bool,
 }

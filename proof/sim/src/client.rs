@@ -69,6 +69,7 @@ pub(crate) struct Shared {
     /// Drives were damaged in this seed, perhaps no more of them than the layout makes up for: all can be read, and a check
     /// finds something.
     pub spoiled: bool,
+    pub policies: crate::policies::Policies,
 }
 
 impl Shared {
@@ -171,7 +172,7 @@ impl Client {
                 self.ask("drain").await
             }
             8 => self.fork().await,
-            9 => self.copy().await,
+            9 if !self.shared.policies.is_on => self.copy().await,
             _ => {
                 let micros = log_uniform(&mut self.rng, 10, 60_000);
                 self.shared.world.sleep(Duration::from_micros(micros)).await;

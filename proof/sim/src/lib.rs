@@ -21,6 +21,7 @@ mod forks;
 mod known;
 mod leaving;
 mod model;
+mod policies;
 mod runner;
 mod scenario;
 pub mod search;

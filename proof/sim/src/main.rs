@@ -55,6 +55,9 @@ struct RunArgs {
     /// Have drives leave, be removed and come back in all seeds where they may; by default in some
     #[arg(long)]
     leaving: bool,
+    /// Give volumes other layouts while they are used; with a layout that protects data
+    #[arg(long, requires = "layout")]
+    policies: bool,
     /// A bug to plant.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -98,6 +101,7 @@ impl RunArgs {
             columns: self.columns,
             layout: self.layout,
             leaving: self.leaving,
+            policies: self.policies,
             verbose,
         }
     }
@@ -137,6 +141,9 @@ impl Simulation for RunArgs {
         }
         if self.leaving {
             command += " --leaving";
+        }
+        if self.policies {
+            command += " --policies";
         }
         if let Some(bug) = bug {
             command += &format!(" --bug {bug}");

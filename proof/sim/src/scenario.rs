@@ -243,6 +243,7 @@ impl Arrangement {
     /// As many drives as the layout takes, or a few more. All hold data, and journal.
     fn protect(&mut self, rng: &mut ChaCha8Rng, protection: Layout) {
         self.count = usize::from(protection.columns()) + rng.random_range(0..=2);
+        self.count = self.count.max(self.journal.columns.into());
         (self.apart, self.one_journal, self.protection) = (0, false, protection);
         let least_slabs = LEAST_EXTENTS * u64::from(self.journal.columns);
         // Enough on the drives that are left when as many are lost as the layout tolerates.
@@ -321,7 +322,9 @@ impl Scenario {
         let load = if (faults, load) == (Faults::Vanish, Load::Full) { Load::Mixed } else { load };
         let threads = rng.random_range(1..=3);
         let columns = if faults == Faults::Column { columns.max(2) } else { columns };
-        let columns = protection.map_or(columns, |layout| layout.parity() + 1);
+        // With one more than its layout takes, volumes may have a stronger one.
+        let more = u8::from(choices.policies && seed % 2 == 1);
+        let columns = protection.map_or(columns, |layout| (layout.parity() + 1 + more).min(4));
         let journal = Journal { columns, slices };
         let mut layout = Arrangement::draw(&mut rng, seed, rare.drives, faults, journal);
         if let Some(protection) = protection {

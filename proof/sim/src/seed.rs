@@ -6,6 +6,7 @@ use crate::{
     client::{Model, Shared},
     damage::{self, data_region, journal_region, root_slots},
     model::{CatalogModel, History},
+    policies::Policies,
     runner::Outcome,
     scenario::{Boot, Ending, Scenario},
     totals::Totals,
@@ -178,6 +179,7 @@ impl Run {
             may_fail,
             damaged: self.damaged,
             spoiled: self.spoiled,
+            policies: Policies::new(self.choices.policies),
         });
         let opened = self.opened.clone();
         let run = BootRun {
@@ -194,6 +196,7 @@ impl Run {
             opened: opened.clone(),
             closed_before: std::mem::take(&mut self.closed),
             leaves: self.has_drives_leave().then(|| self.seed << 8 | u64::from(number)),
+            lays_out: self.choices.policies.then(|| self.seed << 8 | u64::from(number)),
             last,
             lacks_rows: false,
         };

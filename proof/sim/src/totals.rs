@@ -94,6 +94,10 @@ crate::figures! {
         given_up_drives,
         /// Times a pool was opened while drives were away.
         openings_without,
+        /// Layouts that volumes got.
+        layouts_given,
+        /// Times all volumes had the pool's layout again, and nothing lay otherwise.
+        layout_checks,
         /// Writes that were slowed down.
         throttled,
         /// Reads that failed for damage or a drive's error.

@@ -192,6 +192,11 @@ async fn settings(audit: &Audit<'_>) {
         audit.change("update_schedule", array.update_schedule("n", of(json!({ "paused": true })))).await;
     assert_eq!(field(&event, "paused"), (json!(false), json!(true)));
     audit.change("delete_schedule", array.delete_schedule("n")).await;
+    audit.change("create_policy", array.create_policy(of(json!({ "name": "p", "layout": "none" })))).await;
+    let forced = json!({ "force_provisioning": true });
+    let event = audit.change("change_policy", array.change_policy("p", of(forced))).await;
+    assert_eq!(field(&event, "force_provisioning"), (json!(false), json!(true)));
+    audit.change("delete_policy", array.delete_policy("p")).await;
     let reserve = Some(of(json!({ "percent": 90, "policy": "offline-volume" })));
     audit.change("set_reserve", array.set_reserve(&ReserveOf::Pool, reserve)).await;
     let event = audit.change("set_reserve", array.set_reserve(&ReserveOf::Pool, None)).await;

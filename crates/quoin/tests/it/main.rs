@@ -18,6 +18,7 @@ mod nbd;
 mod nbd_client;
 mod organised;
 mod parts;
+mod policies;
 mod recycle_bin;
 mod requests;
 mod reserve;

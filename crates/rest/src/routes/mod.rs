@@ -8,6 +8,7 @@ mod group;
 mod host;
 mod job;
 mod mapping;
+mod policy;
 mod pool;
 mod rebuild;
 mod recycle_bin;
@@ -69,6 +70,8 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(schedule::list, schedule::create))
         .routes(routes!(schedule::show, schedule::change, schedule::delete))
         .routes(routes!(schedule::run))
+        .routes(routes!(policy::list, policy::create))
+        .routes(routes!(policy::show, policy::change, policy::delete))
         .routes(routes!(group::list, group::create))
         .routes(routes!(group::show, group::change, group::delete))
         .routes(routes!(group::add))

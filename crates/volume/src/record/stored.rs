@@ -23,6 +23,8 @@ pub(super) struct Stored {
     thick: bool,
     #[serde(default, skip_serializing_if = "Folder::is_top")]
     folder: Folder,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     template: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -45,7 +47,7 @@ impl Stored {
             record.clone();
         let Space { size_bytes, block_bytes, thick, trim_end } = space;
         let Guards { template, protected, retain_until_ms } = guards;
-        let Labels { tags: _, folder } = labels;
+        let Labels { tags: _, folder, policy } = labels;
         let version = RECORD_VERSION;
         encode(&Self {
             version,
@@ -57,6 +59,7 @@ impl Stored {
             created_ms,
             thick,
             folder,
+            policy,
             template,
             protected,
             modified_ms,
@@ -78,15 +81,15 @@ impl Stored {
         }
         let Self { version: _, id, uuid, name, size_bytes, block_bytes, created_ms, thick, folder, .. } =
             stored;
-        let Self { template, protected, modified_ms, retain_until_ms, trim_end, origin, deleted, .. } =
-            stored;
+        let Self { policy, template, protected, modified_ms, .. } = stored;
+        let Self { retain_until_ms, trim_end, origin, deleted, .. } = stored;
         Ok(VolumeRecord {
             id,
             uuid,
             name,
             created_ms,
             space: Space { size_bytes, block_bytes, thick, trim_end },
-            labels: Labels { tags: Tags::new(), folder },
+            labels: Labels { tags: Tags::new(), folder, policy },
             guards: Guards { template, protected, retain_until_ms },
             modified_ms,
             origin,
@@ -117,7 +120,11 @@ mod tests {
             name: "v1".into(),
             created_ms: 5,
             space: Space { size_bytes: 4096, block_bytes: 512, thick: true, trim_end: 8192 },
-            labels: Labels { tags: Tags::new(), folder: Folder::parse("prod/sql").unwrap() },
+            labels: Labels {
+                tags: Tags::new(),
+                folder: Folder::parse("prod/sql").unwrap(),
+                policy: Some("gold".into()),
+            },
             guards: Guards { template: true, protected: true, retain_until_ms: Some(9) },
             modified_ms: Some(8),
             origin: Some(origin),
@@ -125,7 +132,7 @@ mod tests {
         };
         let text = concat!(
             r#"{"version":3,"id":7,"uuid":"00000000-0000-0000-0000-000000000001","name":"v1","size_bytes":4096,"#,
-            r#""block_bytes":512,"created_ms":5,"thick":true,"folder":"prod/sql","template":true,"protected":true,"#,
+            r#""block_bytes":512,"created_ms":5,"thick":true,"folder":"prod/sql","policy":"gold","template":true,"protected":true,"#,
             r#""modified_ms":8,"retain_until_ms":9,"trim_end":8192,"origin":{"kind":"snapshot","source":3,"#,
             r#""source_name":"v0","taken_ms":4,"set":{"group":"00000000-0000-0000-0000-000000000000","#,
             r#""name":"monday"}},"deleted":{"at_ms":1,"until_ms":2,"by":"ann"}}"#

@@ -24,6 +24,7 @@ fn a_volume_near_another_one_is_in_its_slice() {
                 thick: false,
                 tags: Tags::new(),
                 folder: Folder::default(),
+                policy: Default::default(),
             };
             let volume = volumes.create_near(spec, near, Transaction::new()).await.unwrap();
             assert_eq!(volume.id().slice(), near.id().slice());

@@ -158,6 +158,7 @@ impl Run {
                     thick: false,
                     tags: Tags::default(),
                     folder: Folder::default(),
+                    policy: Default::default(),
                 };
                 let volume = volumes.create(spec, Transaction::default()).await.map_err(|e| e.to_string())?;
                 let windows = [Window { first: 0, sectors: USED_SECTORS }];

@@ -110,7 +110,9 @@ pub(crate) async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
 
 pub(crate) async fn create_sized(volumes: &Volumes, name: &str, size_bytes: u64) -> Arc<Volume> {
     let (tags, folder) = (Tags::new(), Folder::default());
-    let spec = VolumeSpec { name: name.into(), size_bytes, block_bytes: 512, thick: false, tags, folder };
+    let policy = Default::default();
+    let spec =
+        VolumeSpec { name: name.into(), size_bytes, block_bytes: 512, thick: false, tags, folder, policy };
     volumes.create(spec, Transaction::new()).await.unwrap()
 }
 

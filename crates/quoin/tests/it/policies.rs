@@ -1,0 +1,129 @@
+//! Policies on the real binary: volumes with different layouts in one pool, changed while hosts use them and over restarts.
+
+use crate::{
+    initiator::{Initiator, LONGEST_BYTES},
+    lab::{Lab, Serving},
+};
+use serde_json::Value;
+use std::time::Duration;
+
+const NAME: &str = "iqn.2026-11.test:h1";
+const PARTS: usize = 160;
+
+fn part(lun: u8, at: usize) -> Vec<u8> {
+    let seed = (at as u8).wrapping_mul(37) ^ lun;
+    (0..LONGEST_BYTES).map(|byte| (byte / 512) as u8 ^ seed).collect()
+}
+
+fn login(lab: &Lab) -> Initiator {
+    let status = lab.ready();
+    Initiator::login(status["portals"][0].as_str().unwrap(), status["iqn"].as_str().unwrap(), NAME)
+}
+
+fn write(host: &mut Initiator, lun: u8, parts: usize) {
+    for at in 0..parts {
+        host.write(lun, (at * LONGEST_BYTES) as u64, &part(lun, at)).unwrap();
+    }
+}
+
+#[track_caller]
+fn check(host: &mut Initiator, lun: u8, parts: usize) {
+    for at in 0..parts {
+        let read = host.read(lun, (at * LONGEST_BYTES) as u64, LONGEST_BYTES).unwrap();
+        assert!(read == part(lun, at), "part {at} of LUN {lun} differs");
+    }
+}
+
+fn serve(lab: &Lab) -> Serving {
+    let serving = lab.serve(&[]);
+    lab.ready();
+    serving
+}
+
+/// Waits until a volume is in this state.
+fn until(lab: &Lab, volume: &str, state: &str) -> Value {
+    lab.until(&["volume", "show", volume], |shown| shown["compliance"]["state"] == state)
+}
+
+#[test]
+fn tables_on_parity_and_a_log_on_a_mirror_share_a_pool() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "4", "--drive-size", "256M", "--domain", "file", "--layout", "raid5"]);
+    let mut serving = serve(&lab);
+    lab.ok(&["policy", "create", "log", "--layout", "mirror"]);
+    lab.ok(&["volume", "create", "data", "--size", "64M"]);
+    lab.ok(&["volume", "create", "log", "--size", "64M", "--policy", "log"]);
+    lab.ok(&["host", "create", "h1", "--initiator", NAME]);
+    lab.ok(&["map", "data", "log", "--host", "h1", "--lun", "1"]);
+    let mut host = login(&lab);
+    write(&mut host, 1, PARTS);
+    write(&mut host, 2, PARTS);
+    let log = until(&lab, "log", "compliant");
+    assert_eq!((&log["policy"], &log["compliance"]["layout"]), (&"log".into(), &"mirror".into()));
+    assert_eq!(lab.json(&["policy", "show", "default"])["layout"], "raid5");
+    // A snapshot goes with its volume to another policy.
+    lab.ok(&["snapshot", "create", "data", "before"]);
+    lab.ok(&["volume", "set", "data", "--policy", "log"]);
+    write(&mut host, 1, 20);
+    let data = until(&lab, "data", "compliant");
+    assert_eq!((&data["policy"], &data["compliance"]["layout"]), (&"log".into(), &"mirror".into()));
+    let policy = lab.json(&["policy", "show", "log"]);
+    assert_eq!((&policy["volumes"], &policy["converting"]), (&3.into(), &0.into()));
+    check(&mut host, 1, PARTS);
+    // A change of the policy is one of all its volumes; it goes on after a kill.
+    lab.ok(&["policy", "set", "log", "--layout", "2+1"]);
+    drop(host);
+    serving.kill();
+    let mut serving = serve(&lab);
+    for volume in ["data", "log"] {
+        let shown = until(&lab, volume, "compliant");
+        assert_eq!(shown["compliance"]["layout"], "2+1");
+    }
+    let mut host = login(&lab);
+    check(&mut host, 1, PARTS);
+    check(&mut host, 2, PARTS);
+    drop(host);
+    assert!(serving.stop_within(Duration::from_secs(30)));
+    lab.ok(&["check"]);
+}
+
+#[test]
+fn what_cannot_be_placed_is_refused_or_placed_in_part_until_drives_come() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "2", "--drive-size", "256M", "--domain", "file"]);
+    let _serving = serve(&lab);
+    let refused = lab.run(&["policy", "create", "wide", "--layout", "raid5"]);
+    for said in [
+        "layout raid5 (3+1) needs 4 fault domains, and the pool has 2: add drives in 2 others, or choose mirror",
+        "--force-provisioning",
+    ] {
+        assert!(refused.code == Some(1) && refused.stderr.contains(said), "{said:?} is not in {refused:?}");
+    }
+    let refused = lab.run(&["policy", "create", "weak", "--layout", "none"]);
+    assert!(
+        refused.stderr.contains("layout none tolerates 0 failures, and the pool 1 failure"),
+        "{refused:?}"
+    );
+    let refused = lab.run(&["policy", "set", "default", "--layout", "mirror"]);
+    assert!(refused.stderr.contains("has the layout of the pool"), "{refused:?}");
+    lab.ok(&["policy", "create", "wide", "--layout", "2+1", "--force-provisioning"]);
+    lab.ok(&["volume", "create", "v", "--size", "64M", "--policy", "wide"]);
+    let refused = lab.run(&["policy", "delete", "wide"]);
+    assert!(refused.stderr.contains("is that of 1 volumes"), "{refused:?}");
+    lab.ok(&["host", "create", "h1", "--initiator", NAME]);
+    lab.ok(&["map", "v", "--host", "h1", "--lun", "1"]);
+    let mut host = login(&lab);
+    write(&mut host, 1, PARTS);
+    let reduced = until(&lab, "v", "reduced");
+    assert_eq!(reduced["compliance"]["layout_now"], "mirror");
+    assert!(lab.ok(&["policy", "status"]).contains("REDUCED to mirror"), "{}", lab.ok(&["policy", "status"]));
+    // A drive in a third domain makes it good.
+    let drive = lab.data().join("third");
+    std::fs::File::create(&drive).and_then(|file| file.set_len(256 << 20)).unwrap();
+    lab.ok(&["drive", "add", &drive.display().to_string(), "--domain", "third"]);
+    let good = until(&lab, "v", "compliant");
+    assert_eq!(good["compliance"]["layout_now"], "2+1");
+    check(&mut host, 1, PARTS);
+    lab.ok(&["volume", "delete", "v", "--unmap", "--force", "--now"]);
+    lab.ok(&["policy", "delete", "wide"]);
+}
