@@ -14,8 +14,10 @@ use std::{
     time::Duration,
 };
 
-/// Fewer reads in a second say nothing about a drive.
-const LEAST_READS: u64 = 16;
+/// Fewer reads in a second say nothing about a drive. One that is late is read around: it gets few.
+const LEAST_READS: u64 = 4;
+/// Of the drives with which it is compared more are asked for.
+const LEAST_USUAL_READS: u64 = 16;
 /// A drive is slow that takes so many times as long as the others.
 const SLOW_FACTOR: u32 = 4;
 /// And so much longer at least: nobody notices less.
@@ -90,7 +92,7 @@ impl SlowDrives {
             all_reads += since.count();
             let quantiles = since.quantile(0.9).zip(since.quantile(0.95));
             if let Some(quantiles) = quantiles.filter(|_| since.count() >= LEAST_READS) {
-                now.insert(drive, quantiles);
+                now.insert(drive, (quantiles, since.count()));
             }
         }
         found.extra_reads = (all_reads / EXTRA_PART).max(EXTRA_LEAST);
@@ -98,7 +100,8 @@ impl SlowDrives {
             self.drives.iter().filter(|(_, pace)| pace.mark.is_some()).map(|(drive, _)| *drive).collect();
         let of_others = |but: Option<DriveIndex>| {
             let others = now.iter().filter(|(drive, _)| !marked.contains(drive) && Some(**drive) != but);
-            others.map(|(_, quantiles)| *quantiles).collect::<Vec<_>>()
+            let others = others.filter(|(_, (_, reads))| *reads >= LEAST_USUAL_READS);
+            others.map(|(_, (quantiles, _))| *quantiles).collect::<Vec<_>>()
         };
         for (drive, pace) in &mut self.drives {
             if let Some(mark) = &mut pace.mark {
@@ -107,7 +110,7 @@ impl SlowDrives {
                 }
                 continue;
             }
-            let Some((took, _)) = now.get(drive) else { continue };
+            let Some(((took, _), _)) = now.get(drive) else { continue };
             let usual = median(of_others(Some(*drive)).into_iter().map(|(ninety, _)| ninety).collect());
             let slow = usual.filter(|usual| is_slow(*took, *usual));
             pace.slow_looks = if slow.is_some() { pace.slow_looks + 1 } else { 0 };
@@ -264,6 +267,7 @@ mod tests {
         let mut drives = Drives::default();
         for _ in 0..10 {
             assert_eq!(drives.some(&[(100, 10), (100, 10), (LEAST_READS - 1, 900)]).slow, []);
+            assert_eq!(drives.some(&[(LEAST_USUAL_READS - 1, 10), (15, 10), (100, 900)]).slow, []);
             assert_eq!(drives.second(&[10, 10, 39]).slow, []);
             assert_eq!(drives.second(&[500, 600, 700]).slow, []);
         }
