@@ -181,11 +181,7 @@ fn drive(
         failing: number.is_some_and(|number| failing.contains(&number)),
         online: slot.drive().is_some_and(|drive| !drive.is_failed())
             && !matches!(state, api::DriveState::Failed | api::DriveState::Absent),
-        reason: reason.or_else(|| match member?.state {
-            MemberState::Failed => Some("it failed, and the pool goes on without it".to_owned()),
-            MemberState::Absent => Some("it went away, and the pool goes on without it".to_owned()),
-            MemberState::Active | MemberState::Leaving | MemberState::Gone => None,
-        }),
+        reason: reason.or_else(|| why_out(member?.state)),
         next: next(state, path).or_else(|| next_of(pool.leaving.get(&number?)?, path)),
         leaving: number.and_then(|number| pool.leaving.get(&number).cloned()),
         absent_since_ms: member.and_then(absent_since_ms),
@@ -205,6 +201,15 @@ fn drive(
         write_latency: latencies
             .map(|measured| latency(&[measured.write.snapshot(), measured.durable_write.snapshot()])),
         emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),
+    }
+}
+
+/// Why the pool goes on without a drive in this state, if it does.
+fn why_out(state: MemberState) -> Option<String> {
+    match state {
+        MemberState::Failed => Some("it failed, and the pool goes on without it".to_owned()),
+        MemberState::Absent => Some("it went away, and the pool goes on without it".to_owned()),
+        MemberState::Active | MemberState::Leaving | MemberState::Gone => None,
     }
 }
 

@@ -141,17 +141,7 @@ impl Volumes {
             volume.set_template(true);
             pool.end_volume(before.id, 0)?;
         }
-        // One transaction: the record, and the space that is kept for it.
-        let mut tx = record.put(with, Some(&before));
-        if record.reserved_bytes() != before.reserved_bytes() {
-            tx = tx.reserve(record.id, record.reserved_bytes());
-        }
-        // Its snapshots follow it to another policy.
-        let mut followers = Vec::new();
-        if let Some(policy) = &change.policy {
-            tx = tx.lay_out(record.id, policy.layout);
-            (tx, followers) = self.snapshots_follow(tx, record.id, policy);
-        }
+        let (tx, followers) = self.all_of(with, (&before, &record), change.policy.as_ref());
         // A failure leaves the volume as it was: what was closed is opened again.
         if let Err(error) = pool.commit(tx).await {
             volume.set_template(before.guards.template);
@@ -174,6 +164,27 @@ impl Volumes {
         }
         drop(turn);
         Ok(volume)
+    }
+
+    /// One transaction: the record, the space that is kept for it, and its snapshots, which follow it to another policy. Returns
+    /// them with their new records.
+    fn all_of(
+        &self,
+        with: Transaction,
+        (before, record): (&VolumeRecord, &VolumeRecord),
+        policy: Option<&Assigned>,
+    ) -> (Transaction, Vec<(Arc<Volume>, VolumeRecord)>) {
+        let mut tx = record.put(with, Some(before));
+        if record.reserved_bytes() != before.reserved_bytes() {
+            tx = tx.reserve(record.id, record.reserved_bytes());
+        }
+        match policy {
+            Some(policy) => {
+                let tx = tx.lay_out(record.id, policy.layout);
+                self.snapshots_follow(tx, record.id, policy)
+            }
+            None => (tx, Vec::new()),
+        }
     }
 
     /// Gives the snapshots of a volume its policy, in the same transaction. Returns them with their new records.

@@ -151,16 +151,7 @@ impl BootRun {
             self.let_a_drive_die();
         }
         self.add_a_drive(&pool);
-        if let Some(number) = self.leaves {
-            leaving::spawn(&self.shared, &pool, self.admitted.clone(), number);
-        }
-        if self.faults == Faults::Vanish {
-            let drives = self.disks.iter().cloned().zip(self.watches.iter().cloned()).collect();
-            vanish::spawn(&self.shared, &pool, drives, self.rng.random());
-        }
-        if let Some(number) = self.lays_out {
-            policies::spawn(&self.shared, &pool, number);
-        }
+        self.begin_changes(&pool);
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
         for volume in volumes {
             // In the last boot all of it is read at the end.
@@ -190,6 +181,20 @@ impl BootRun {
             }
         }
         self.finish(&pool).await
+    }
+
+    /// What happens to drives and volumes beside the load.
+    fn begin_changes(&mut self, pool: &Arc<Pool>) {
+        if let Some(number) = self.leaves {
+            leaving::spawn(&self.shared, pool, self.admitted.clone(), number);
+        }
+        if self.faults == Faults::Vanish {
+            let drives = self.disks.iter().cloned().zip(self.watches.iter().cloned()).collect();
+            vanish::spawn(&self.shared, pool, drives, self.rng.random());
+        }
+        if let Some(number) = self.lays_out {
+            policies::spawn(&self.shared, pool, number);
+        }
     }
 
     fn is_over(&self, pool: &Pool) -> bool {

@@ -275,6 +275,15 @@ impl Arrangement {
     }
 }
 
+/// The faults of a seed: drives vanish only where the pool can do without them, and are drawn for some such seeds.
+fn faults_of(choices: Choices, seed: u64, drawn: Faults) -> Faults {
+    match (choices.layout.filter(|layout| layout.parity() > 0), drawn) {
+        (None, Faults::Vanish) => Faults::None,
+        (Some(_), drawn) if choices.faults.is_none() && seed % 3 == 1 && !is_rare(drawn) => Faults::Vanish,
+        (_, faults) => faults,
+    }
+}
+
 fn pool_options(rng: &mut ChaCha8Rng, seed: u64, slices: u8) -> PoolOptions {
     let slices = u64::from(slices);
     PoolOptions {
@@ -311,13 +320,7 @@ impl Scenario {
         let rare = Rare::of(seed);
         let load = load.or(rare.load).unwrap_or(drawn_load);
         let faults = faults.or(rare.faults).unwrap_or(drawn_faults);
-        let faults = match (protection.filter(|layout| layout.parity() > 0), faults) {
-            (None, Faults::Vanish) => Faults::None,
-            (Some(_), drawn) if choices.faults.is_none() && seed % 3 == 1 && !is_rare(drawn) => {
-                Faults::Vanish
-            }
-            (_, faults) => faults,
-        };
+        let faults = faults_of(choices, seed, faults);
         // A pool that is nearly full may not have room for what was admitted when a drive is lost.
         let load = if (faults, load) == (Faults::Vanish, Load::Full) { Load::Mixed } else { load };
         let threads = rng.random_range(1..=3);

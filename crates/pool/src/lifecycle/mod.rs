@@ -1,6 +1,7 @@
 //! A pool from its making to its end: creating, opening, options, memory, and what it reports of itself.
 
 pub(crate) mod absence;
+mod adding;
 pub(crate) mod converting;
 pub(crate) mod counters;
 pub(crate) mod create;

@@ -72,15 +72,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(schedule::run))
         .routes(routes!(policy::list, policy::create))
         .routes(routes!(policy::show, policy::change, policy::delete))
-        .routes(routes!(group::list, group::create))
-        .routes(routes!(group::show, group::change, group::delete))
-        .routes(routes!(group::add))
-        .routes(routes!(group::remove))
-        .routes(routes!(group::snapshot))
-        .routes(routes!(group::show_set, group::delete_set))
-        .routes(routes!(group::restore))
-        .routes(routes!(group::refresh))
-        .routes(routes!(group::retain))
+        .merge(groups())
         .routes(routes!(job::list))
         .routes(routes!(job::show, job::cancel))
         .routes(routes!(scrub::show, scrub::change))
@@ -91,6 +83,19 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(space::pool))
         .routes(routes!(space::volume))
         .routes(routes!(space::group))
+}
+
+fn groups() -> OpenApiRouter<Server> {
+    OpenApiRouter::new()
+        .routes(routes!(group::list, group::create))
+        .routes(routes!(group::show, group::change, group::delete))
+        .routes(routes!(group::add))
+        .routes(routes!(group::remove))
+        .routes(routes!(group::snapshot))
+        .routes(routes!(group::show_set, group::delete_set))
+        .routes(routes!(group::restore))
+        .routes(routes!(group::refresh))
+        .routes(routes!(group::retain))
 }
 
 fn drives() -> OpenApiRouter<Server> {

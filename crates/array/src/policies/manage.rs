@@ -1,0 +1,300 @@
+//! Policies are made, changed and deleted, and what follows for the volumes that have them.
+
+use super::{Policies, PolicyRecord};
+use crate::{
+    Array, ArrayError, PolicyError,
+    events::Told,
+    progress::Progress,
+    record::{POLICY_OBJECT, decode},
+};
+use quoin_api::{self as api, ComplianceState, DEFAULT_POLICY};
+use quoin_base::Layout;
+use quoin_pool::{Pool, Transaction, VolumeLayout};
+use quoin_volume::{Assigned, Volume, check_name};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// How many there may be beside the default one.
+const POLICIES_MAX: usize = 100;
+
+impl Array {
+    /// Takes over the policies of a newly opened pool.
+    pub(crate) fn restore_policies(&self, pool: &Pool) -> Result<(), ArrayError> {
+        let read = pool.list(POLICY_OBJECT).into_iter();
+        let by_name: Result<BTreeMap<_, _>, ArrayError> =
+            read.map(|(key, value)| Ok((key.clone(), decode(&key, &value)?))).collect();
+        *self.policies() = Policies { by_name: by_name?, ..Policies::default() };
+        Ok(())
+    }
+
+    /// Creates a policy.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for a name that breaks the rules or is taken, and for a layout that is none or that the pool cannot
+    /// place. `Offline` or `Pool` if the pool cannot commit the change.
+    pub async fn create_policy(&self, request: api::PolicyCreate) -> Result<api::Policy, ArrayError> {
+        let turn = self.catalog().turn().await;
+        let pool = self.pool()?;
+        let api::PolicyCreate { name, layout, failures_to_tolerate, force_provisioning } = request;
+        check_name(&name).map_err(PolicyError::Name)?;
+        {
+            let policies = self.policies();
+            if name == DEFAULT_POLICY || policies.by_name.contains_key(&name) {
+                return Err(PolicyError::Exists { name }.into());
+            }
+            if policies.by_name.len() >= POLICIES_MAX {
+                return Err(PolicyError::TooMany { most: POLICIES_MAX }.into());
+            }
+        }
+        let asked = asked_for(&pool, &name, layout, failures_to_tolerate)?;
+        let layout = asked.ok_or_else(|| PolicyError::OneOfTwo { name: name.clone() })?;
+        require_possible(&pool, &name, layout, force_provisioning)?;
+        let created_ms = self.world().wall_clock_ms();
+        let record = PolicyRecord { name, layout: layout.to_string(), force_provisioning, created_ms };
+        let own = Told::new(
+            format!("policy {}", record.name),
+            format!("created: layout {}{}", layout.described(), forced_text(force_provisioning)),
+        )
+        .with("layout", &record.layout)
+        .with("force_provisioning", force_provisioning);
+        self.commit_told(&turn, record.put(Transaction::new()), own).await?;
+        self.policies().by_name.insert(record.name.clone(), record.clone());
+        self.policy_view(&record)
+    }
+
+    /// All policies: the default one, then the others by name.
+    ///
+    /// # Errors
+    /// `Offline` while the pool has not been open since the array started.
+    pub fn list_policies(&self) -> Result<Vec<api::Policy>, ArrayError> {
+        self.require_catalog()?;
+        let records: Vec<_> = self.policies().by_name.values().cloned().collect();
+        let mut policies = vec![self.default_policy()?];
+        for record in &records {
+            policies.push(self.policy_view(record)?);
+        }
+        Ok(policies)
+    }
+
+    /// One policy.
+    ///
+    /// # Errors
+    /// [`PolicyError::NotFound`] if no policy has the name. `Offline` while the pool has not been open since the array
+    /// started.
+    pub fn show_policy(&self, name: &str) -> Result<api::Policy, ArrayError> {
+        self.require_catalog()?;
+        if name == DEFAULT_POLICY { self.default_policy() } else { self.policy_view(&self.policy(name)?) }
+    }
+
+    /// Changes a policy. What its volumes have is converted in the background.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for the default policy, one that does not exist, and a layout that is none or that the pool cannot
+    /// place; `CannotReserve` for want of space. `Offline` or `Pool` if the pool cannot commit the change.
+    pub async fn change_policy(
+        &self,
+        name: &str,
+        request: api::PolicyUpdate,
+    ) -> Result<api::Policy, ArrayError> {
+        let turn = self.catalog().turn().await;
+        let pool = self.pool()?;
+        if name == DEFAULT_POLICY {
+            return Err(PolicyError::IsDefault.into());
+        }
+        let before = self.policy(name)?;
+        let api::PolicyUpdate { layout, failures_to_tolerate, force_provisioning } = request;
+        let asked = asked_for(&pool, name, layout, failures_to_tolerate)?;
+        let layout = asked.map_or_else(|| before.layout(), Ok)?;
+        let force_provisioning = force_provisioning.unwrap_or(before.force_provisioning);
+        require_possible(&pool, name, layout, force_provisioning)?;
+        let record = PolicyRecord { layout: layout.to_string(), force_provisioning, ..before.clone() };
+        let text = format!(
+            "changed: layout {}{}; its volumes are converted",
+            layout.described(),
+            forced_text(force_provisioning)
+        );
+        let own = Told::new(format!("policy {name}"), text)
+            .change("layout", &before.layout, &record.layout)
+            .change("force_provisioning", before.force_provisioning, force_provisioning);
+        if !own.changes.is_empty() {
+            let (tx, staged) = self.stage_with(&turn, record.put(Transaction::new()), own);
+            let changed = self.volumes().lay_out(name, own_layout(&pool, layout), tx).await;
+            changed.map_err(ArrayError::not("policy not changed"))?;
+            self.log().saved(staged);
+            self.policies().by_name.insert(name.to_owned(), record.clone());
+        }
+        self.policy_view(&record)
+    }
+
+    /// Deletes a policy that no volume has.
+    ///
+    /// # Errors
+    /// [`PolicyError`] for the default policy, one that does not exist, and one that volumes have. `Offline` or `Pool` if the
+    /// pool cannot commit the change.
+    pub async fn delete_policy(&self, name: &str) -> Result<(), ArrayError> {
+        let turn = self.catalog().turn().await;
+        self.require_catalog()?;
+        if name == DEFAULT_POLICY {
+            return Err(PolicyError::IsDefault.into());
+        }
+        let record = self.policy(name)?;
+        let volumes = self.of_policy(name).len() as u64;
+        if volumes > 0 {
+            return Err(PolicyError::InUse { name: name.to_owned(), volumes }.into());
+        }
+        let own = Told::new(format!("policy {name}"), "deleted")
+            .without("layout", &record.layout)
+            .without("force_provisioning", record.force_provisioning);
+        self.commit_told(&turn, Transaction::new().delete(POLICY_OBJECT, name), own).await?;
+        self.policies().by_name.remove(name);
+        Ok(())
+    }
+
+    /// A policy as a volume gets it. The pool must be able to place it.
+    pub(crate) fn assigned(&self, name: Option<String>) -> Result<Assigned, ArrayError> {
+        let Some(name) = name.filter(|name| name != DEFAULT_POLICY) else { return Ok(Assigned::default()) };
+        let (record, pool) = (self.policy(&name)?, self.pool()?);
+        let layout = record.layout()?;
+        require_possible(&pool, &name, layout, record.force_provisioning)?;
+        Ok(Assigned { name: Some(name), layout: own_layout(&pool, layout) })
+    }
+
+    /// Whether a volume is as its policy says; `None` while the pool is offline.
+    pub(crate) fn compliance(&self, volume: &Volume) -> Option<api::Compliance> {
+        let found = self.pool().ok()?.volume_layout(volume.id())?;
+        let policies = self.policies();
+        Some(compliance(&found, policies.converting.get(&volume.id())))
+    }
+
+    /// Looks how far conversions are.
+    pub(crate) fn tend_policies(&self, pool: &Arc<Pool>) {
+        let now = self.world().now();
+        let left = |volume: &Arc<Volume>| {
+            let found = pool.volume_layout(volume.id()).filter(|found| found.is_converting)?;
+            Some((volume.id(), found.left_bytes))
+        };
+        let left: BTreeMap<_, _> = self.volumes().list().iter().filter_map(left).collect();
+        let mut policies = self.policies();
+        policies.converting.retain(|id, _| left.contains_key(id));
+        for (id, left) in left {
+            policies.converting.entry(id).or_insert_with(|| Progress::of(left)).look(now, left);
+        }
+    }
+
+    fn policy(&self, name: &str) -> Result<PolicyRecord, PolicyError> {
+        let not_found = || PolicyError::NotFound { name: name.to_owned() };
+        self.policies().by_name.get(name).cloned().ok_or_else(not_found)
+    }
+
+    /// The volumes with a policy, those in the recycle bin included.
+    fn of_policy(&self, name: &str) -> Vec<Arc<Volume>> {
+        let mut volumes = self.volumes().list();
+        volumes.extend(self.volumes().binned());
+        volumes.retain(|volume| volume.policy().as_deref().unwrap_or(DEFAULT_POLICY) == name);
+        volumes
+    }
+
+    fn default_policy(&self) -> Result<api::Policy, ArrayError> {
+        let layout = self.pool()?.protection().layout;
+        Ok(self.view(DEFAULT_POLICY, layout, false, None))
+    }
+
+    fn policy_view(&self, record: &PolicyRecord) -> Result<api::Policy, ArrayError> {
+        let layout = record.layout()?;
+        Ok(self.view(&record.name, layout, record.force_provisioning, Some(record.created_ms)))
+    }
+
+    fn view(
+        &self,
+        name: &str,
+        layout: Layout,
+        force_provisioning: bool,
+        created_ms: Option<u64>,
+    ) -> api::Policy {
+        let volumes = self.of_policy(name);
+        let states: Vec<_> =
+            volumes.iter().filter_map(|volume| self.compliance(volume)).map(|found| found.state).collect();
+        let count = |wanted| states.iter().filter(|state| **state == wanted).count() as u64;
+        let domains = self.pool().ok().map(|pool| pool.protection().domains);
+        api::Policy {
+            name: name.to_owned(),
+            layout: layout.to_string(),
+            failures_to_tolerate: layout.parity(),
+            force_provisioning,
+            layout_now: domains.map(|domains| layout.within(domains).to_string()),
+            volumes: volumes.len() as u64,
+            converting: count(ComplianceState::Converting),
+            reduced: count(ComplianceState::Reduced),
+            created_ms,
+        }
+    }
+}
+
+/// The layout that a request asks for, if it does.
+fn asked_for(
+    pool: &Pool,
+    name: &str,
+    layout: Option<String>,
+    failures: Option<u8>,
+) -> Result<Option<Layout>, PolicyError> {
+    let name = || name.to_owned();
+    match (layout, failures) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(PolicyError::OneOfTwo { name: name() }),
+        (Some(text), None) => match text.parse() {
+            Ok(layout) => Ok(Some(layout)),
+            Err(error) => Err(PolicyError::Layout { name: name(), why: error.to_string() }),
+        },
+        (None, Some(failures)) => {
+            let own = pool.protection().layout;
+            let most = Layout::MOST_COPIES;
+            match failures {
+                as_own if as_own == own.parity() => Ok(Some(own)),
+                more if more > most => {
+                    let why = format!("no layout tolerates {more} failures; {most} at the most");
+                    Err(PolicyError::Layout { name: name(), why })
+                }
+                other => Ok(Some(Layout::mirror(other))),
+            }
+        }
+    }
+}
+
+/// Refuses a layout that the pool cannot place, with what it lacks.
+fn require_possible(pool: &Pool, name: &str, layout: Layout, is_forced: bool) -> Result<(), PolicyError> {
+    let Some(why) = pool.layout_lacks(layout, is_forced) else { return Ok(()) };
+    let may_force = !is_forced && pool.layout_lacks(layout, true).is_none();
+    Err(PolicyError::Lacks { name: name.to_owned(), why, may_force })
+}
+
+/// A layout as the pool is told of it: its own is none of a volume's.
+fn own_layout(pool: &Pool, layout: Layout) -> Option<Layout> {
+    Some(layout).filter(|layout| *layout != pool.protection().layout)
+}
+
+fn forced_text(is_forced: bool) -> &'static str {
+    if is_forced { ", placed as far as there are fault domains" } else { "" }
+}
+
+fn compliance(found: &VolumeLayout, progress: Option<&Progress>) -> api::Compliance {
+    let state = match () {
+        () if found.is_converting => ComplianceState::Converting,
+        () if found.layout_now != found.layout => ComplianceState::Reduced,
+        () => ComplianceState::Compliant,
+    };
+    let percent = match (found.is_converting, found.all_bytes) {
+        (true, all) if all > 0 => (all.saturating_sub(found.left_bytes)) as f64 * 100.0 / all as f64,
+        _ => 100.0,
+    };
+    let progress = progress.filter(|_| found.is_converting);
+    api::Compliance {
+        state,
+        layout: found.layout.to_string(),
+        layout_now: found.layout_now.to_string(),
+        tolerates: found.layout_now.parity(),
+        percent,
+        left_bytes: found.left_bytes,
+        bytes_per_s: progress.and_then(Progress::bytes_per_s),
+        remaining_s: progress.and_then(Progress::remaining_s),
+        waits_for_space: found.waits_for_space,
+    }
+}
