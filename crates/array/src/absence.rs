@@ -67,6 +67,7 @@ impl Array {
     async fn look_for(&self, pool: &Arc<Pool>, member: &Member) {
         // Where it was, and wherever a drive could not be opened.
         let places = self.drives().let_go(member.index);
+        // Where it was, first: that is where most drives come back.
         for (slot, path) in &places {
             if self.take_back(pool, member, *slot, path).await {
                 return;
@@ -99,6 +100,7 @@ impl Array {
         if !is_it {
             return false;
         }
+        // Another second may tell more, if it cannot be taken back now.
         let object = self.object_of(member.index);
         match pool.take_back(disk).await {
             Ok(index) => {

@@ -25,6 +25,7 @@ impl Array {
         let due = self.failing_drives().look(self.world().now(), counted);
         for (drive, errors, is_new) in due.into_iter().filter(|(drive, ..)| serves(*drive)) {
             let path = self.drive_path(drive);
+            // Once: it is tried again every few minutes.
             if is_new {
                 let text = format!(
                     "errs again and again: {errors} errors and repairs count within an hour. It is evacuated before it fails"

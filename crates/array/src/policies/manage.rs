@@ -137,6 +137,7 @@ impl Array {
             return Err(PolicyError::IsDefault.into());
         }
         let record = self.policy(name)?;
+        // Those in the recycle bin too: they come back with it.
         let volumes = self.of_policy(name).len() as u64;
         if volumes > 0 {
             return Err(PolicyError::InUse { name: name.to_owned(), volumes }.into());
@@ -173,6 +174,7 @@ impl Array {
             Some((volume.id(), found.left_bytes))
         };
         let left: BTreeMap<_, _> = self.volumes().list().iter().filter_map(left).collect();
+        // What has ended is not shown any more.
         let mut policies = self.policies();
         policies.converting.retain(|id, _| left.contains_key(id));
         for (id, left) in left {

@@ -13,6 +13,7 @@ impl Array {
         let members = pool.members();
         let reads = self.drives().each(|slot| {
             let drive = slot.drive().filter(|drive| !drive.is_failed())?;
+            // What is read of a drive that the pool does not have says nothing about it.
             members.get(drive.index()).filter(|member| member.is_needed())?;
             Some((drive.index(), drive.latencies()?.read.snapshot()))
         });
@@ -32,6 +33,7 @@ impl Array {
             );
             self.log().record(Severity::Warning, format!("drive {}", self.drive_path(drive)), text);
         }
+        // Beside everything else: a slow drive takes its time to answer.
         for drive in found.ask {
             let (array, pool) = (self.clone(), pool.clone());
             let ask = async move {

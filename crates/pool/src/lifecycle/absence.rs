@@ -94,6 +94,7 @@ impl Pool {
         let _returning = self.store().begin_to_take_back();
         let settle = self.slices().iter().map(async |slice| {
             let set_from = slice.log.journal.set_from();
+            // Two checkpoints will do: one for the marks, one for the journal.
             loop {
                 let root = slice.metadata.root();
                 if root.members.get() >= lost_at.0 && root.first_extent.get() >= set_from {

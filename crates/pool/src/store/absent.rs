@@ -70,6 +70,7 @@ impl Store {
         };
         let due: Vec<_> = self.members().all.iter().filter(is_due).map(|member| member.index).collect();
         for drive in &due {
+            // Nothing more is lost by it: the pool went on without it long ago.
             self.fail_drive(*drive).await?;
         }
         Ok(due)

@@ -22,6 +22,7 @@ mod leaving;
 mod members;
 pub(crate) mod pace;
 pub(crate) mod rate;
+mod repairing;
 pub(crate) mod repairs;
 pub(crate) mod roots;
 pub(crate) mod shortage;

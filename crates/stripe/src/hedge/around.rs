@@ -71,6 +71,7 @@ impl Columns {
         let Some(world) = world.filter(|_| us > 0 && without.is_empty() && self.tolerates(set) > 0) else {
             return read.await.map(direct);
         };
+        // It goes on while others are asked: its drive may still be the first to answer.
         let late = world.sleep(Duration::from_micros(us));
         if let Either::Left((outcome, _)) = select(read.as_mut(), late).await {
             return outcome.map(direct);
@@ -96,6 +97,7 @@ impl Columns {
                 hedge.won.fetch_add(1, Ordering::Relaxed);
                 Ok(read)
             }
+            // There was no other way after all.
             Either::Right((Err(_), read)) => read.await.map(direct),
         }
     }
