@@ -29,6 +29,8 @@ pub enum DriveState {
     Leaving,
     /// Its oldest operation is taking too long.
     Suspect,
+    /// It went away and the pool goes on without it. It is caught up when it comes back, and rebuilt after the repair delay.
+    Absent,
     /// The pool needs it and it is not there: it cannot be opened, or is not the drive that it should be.
     Missing,
     /// It failed. If the pool goes on without it, it is not used again.
@@ -47,6 +49,7 @@ impl fmt::Display for DriveState {
             Self::Active => "active",
             Self::Leaving => "leaving",
             Self::Suspect => "suspect",
+            Self::Absent => "absent",
             Self::Missing => "missing",
             Self::Failed => "failed",
             Self::Foreign => "foreign",
@@ -104,12 +107,21 @@ pub struct Drive {
     pub unfinished: u64,
     /// Operations given up since the process started because the drive did not answer in time.
     pub timeouts: u64,
+    /// Whether it answers much later than the others, and is read only where there is no other way.
+    #[serde(default)]
+    pub slow: bool,
+    /// Whether it errs again and again, and is evacuated before it fails.
+    #[serde(default)]
+    pub failing: bool,
     /// Whether it is open and has not failed.
     pub online: bool,
     /// Why it is not online; null when it is.
     pub reason: Option<String>,
     /// What to do next about it; null if nothing needs to be done.
     pub next: Option<String>,
+    /// When it went away, in milliseconds since 1970, if it is absent; null otherwise.
+    #[serde(default)]
+    pub absent_since_ms: Option<u64>,
     /// Its size; null while it is not open.
     pub size_bytes: Option<u64>,
     /// How far it is if it leaves; null otherwise.
@@ -169,6 +181,12 @@ pub struct Protection {
     pub rebuild: Option<WorkProgress>,
     /// Drives that failed and that the pool goes on without.
     pub failed_drives: usize,
+    /// Drives that went away, that the pool goes on without, and that may come back.
+    #[serde(default)]
+    pub absent_drives: usize,
+    /// Bytes of columns on them, which are not rebuilt before the repair delay is over.
+    #[serde(default)]
+    pub absent_bytes: u64,
     /// Disks that several fault domains are on: nothing protects against their loss.
     pub shared_disks: Vec<String>,
     /// Whether each drive file counts as a fault domain of its own.
@@ -187,9 +205,37 @@ pub struct DriveAdd {
     /// The name of its fault domain; null or left out: the disk that it is, or is on.
     #[serde(default)]
     pub domain: Option<String>,
+    /// What it is for; null or left out: data, and the journal too if that lies on fewer drives than it should.
+    #[serde(default)]
+    pub role: Option<DriveRole>,
     /// Overwrite what the drive holds.
     #[serde(default)]
     pub force: bool,
+}
+
+/// What a drive is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DriveRole {
+    /// The journal: what hosts write goes there first. A fast drive serves best.
+    Journal,
+    /// Data: it is capacity.
+    Data,
+    /// Both.
+    Both,
+}
+
+impl std::str::FromStr for DriveRole {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "journal" => Ok(Self::Journal),
+            "data" => Ok(Self::Data),
+            "both" => Ok(Self::Both),
+            _ => Err(format!("{text:?} is no role; write journal, data or both")),
+        }
+    }
 }
 
 /// How far a drive is that leaves.

@@ -37,8 +37,8 @@ mod volume;
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use copy::{CopyCreate, CopyState, VolumeCopy};
 pub use drive::{
-    Drive, DriveAdd, DriveAnswers, DriveEvacuate, DriveLeaving, DriveLocation, DriveReplace, DriveState,
-    Protection,
+    Drive, DriveAdd, DriveAnswers, DriveEvacuate, DriveLeaving, DriveLocation, DriveReplace, DriveRole,
+    DriveState, Protection,
 };
 pub use emulate::{EmulateAction, EmulateDrive, EmulatedCondition, EmulatedDrive};
 pub use event::{Actor, Event, EventKind, FieldChange, Severity};

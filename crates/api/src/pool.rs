@@ -12,6 +12,8 @@ pub struct PoolSettings {
     pub warning_percent: u8,
     /// That from which on it is critical; 0: off, and nothing tells of a full pool before a write is refused.
     pub critical_percent: u8,
+    /// The errors and repairs of a drive within an hour from which on it is evacuated, of a minute at most four; 0: it is not.
+    pub evict_errors: u32,
 }
 
 /// A change of these settings. What is left out stays as it is.
@@ -30,4 +32,8 @@ pub struct PoolUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 100)]
     pub critical_percent: Option<u8>,
+    /// The errors and repairs of a drive within an hour from which on it is evacuated, of a minute at most four; 0: it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 0, maximum = 240)]
+    pub evict_errors: Option<u32>,
 }

@@ -57,6 +57,8 @@ pub struct Rebuild {
     pub min_rate_bytes_s: u64,
     /// How fast it does at most; 0: no limit.
     pub max_rate_bytes_s: u64,
+    /// How long a drive that went away is waited for before what it holds is rebuilt on the others, in seconds.
+    pub repair_delay_s: u64,
     /// When drives are balanced.
     pub balance: BalanceMode,
     /// Whether data is being moved to balance drives.
@@ -77,6 +79,9 @@ pub struct RebuildUpdate {
     /// How fast it does at most; 0: no limit. It goes before the least.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::optional_int64")]
     pub max_rate_bytes_s: Option<u64>,
+    /// How long a drive that went away is waited for, in seconds; 0: it is rebuilt at once.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::optional_int64")]
+    pub repair_delay_s: Option<u64>,
     /// When drives are balanced.
     #[serde(default)]
     pub balance: Option<BalanceMode>,

@@ -5,6 +5,7 @@
 
 use crate::{
     ArrayError, ArrayOptions, Bay,
+    absences::Absences,
     bin_setting::BinSetting,
     catalog::{Catalog, Turn},
     clock::ClockWatch,
@@ -13,6 +14,7 @@ use crate::{
     drives::Drives,
     events::{Events, Staged, Told},
     export_list::ExportList,
+    failing_drives::FailingDrives,
     giving_back::GivingBack,
     host_access::HostAccess,
     lifecycle::Lifecycle,
@@ -21,6 +23,7 @@ use crate::{
     reserve_watch::Reserves,
     schedule_list::Schedules,
     scrub::Scrubs,
+    slow_drives::SlowDrives,
     space::SpaceWatch,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -49,7 +52,10 @@ pub struct Array {
     bin: Mutex<BinSetting>,
     scrubs: Mutex<Scrubs>,
     leaving: Mutex<Leaving>,
+    absences: Mutex<Absences>,
     rebuilds: Mutex<Rebuilds>,
+    slow_drives: Mutex<SlowDrives>,
+    failing_drives: Mutex<FailingDrives>,
     policies: Mutex<Policies>,
     copies: Mutex<Copies>,
 }
@@ -86,7 +92,10 @@ impl Array {
             bin: Mutex::default(),
             scrubs: Mutex::default(),
             leaving: Mutex::default(),
+            absences: Mutex::default(),
             rebuilds: Mutex::default(),
+            slow_drives: Mutex::default(),
+            failing_drives: Mutex::default(),
             policies: Mutex::default(),
             copies: Mutex::default(),
             world,
@@ -220,12 +229,24 @@ impl Array {
         self.rebuilds.lock()
     }
 
+    pub(crate) fn slow_drives(&self) -> MutexGuard<'_, SlowDrives> {
+        self.slow_drives.lock()
+    }
+
+    pub(crate) fn failing_drives(&self) -> MutexGuard<'_, FailingDrives> {
+        self.failing_drives.lock()
+    }
+
     pub(crate) fn policies(&self) -> MutexGuard<'_, Policies> {
         self.policies.lock()
     }
 
     pub(crate) fn leaving(&self) -> MutexGuard<'_, Leaving> {
         self.leaving.lock()
+    }
+
+    pub(crate) fn absences(&self) -> MutexGuard<'_, Absences> {
+        self.absences.lock()
     }
 
     pub(crate) fn scrubs(&self) -> MutexGuard<'_, Scrubs> {

@@ -2,7 +2,7 @@
 
 use crate::{Array, ArrayError, DriveChangeError, events::Told};
 use quoin_api::{self as api, Severity};
-use quoin_drive::{MemberState, Probe, probe};
+use quoin_drive::{MemberState, Probe, Roles, probe};
 use quoin_pool::{Pool, PoolError};
 use std::sync::Arc;
 
@@ -56,19 +56,19 @@ impl Array {
         for index in self.drives().silent() {
             let is_active =
                 pool.members().get(index).is_some_and(|member| member.state == MemberState::Active);
-            if is_active && let Err(error) = pool.fail_drive(index).await {
+            if is_active && let Err(error) = pool.miss_drive(index).await {
                 tracing::debug!(%error, "a drive that does not answer is still needed");
             }
         }
     }
 
-    /// Adds a drive for data while the array serves, and to the configuration.
+    /// Adds a drive for data, the journal or both while the array serves, and to the configuration.
     ///
     /// # Errors
     /// [`DriveChangeError`] if there is such a drive already, or it cannot be used; [`ArrayError::Pool`] if the
     /// pool is not open, or refuses or fails.
     pub async fn add_drive(&self, request: api::DriveAdd) -> Result<api::Drive, ArrayError> {
-        let api::DriveAdd { path, domain, force } = request;
+        let api::DriveAdd { path, domain, role, force } = request;
         let refused = |why: String| ArrayError::from(DriveChangeError::NotAdded { drive: path.clone(), why });
         if !path.starts_with('/') {
             return Err(refused("its path is not absolute".into()));
@@ -77,8 +77,14 @@ impl Array {
             return Err(DriveChangeError::Exists { drive: path }.into());
         }
         let pool = self.pool()?;
+        let roles = match role {
+            Some(api::DriveRole::Journal) => Roles { journal: true, data: false },
+            Some(api::DriveRole::Data) => Roles { journal: false, data: true },
+            Some(api::DriveRole::Both) => Roles { journal: true, data: true },
+            None => Roles { journal: pool.journal_lacks_columns(), data: true },
+        };
         let slot = self.drives().add_slot(&path);
-        let added = self.add_opened(&pool, slot, &path, domain, force).await;
+        let added = self.add_opened(&pool, slot, &path, (domain, roles, force)).await;
         let index = match added {
             Ok(index) => index,
             Err(error) => {
@@ -87,7 +93,12 @@ impl Array {
             }
         };
         self.drives().take_in(slot, index, pool.drive(index));
-        let text = format!("added as number {index}, for data: {}", self.left_text(&pool));
+        let what = match (roles.journal, roles.data) {
+            (true, true) => "data and the journal",
+            (true, false) => "the journal",
+            _ => "data",
+        };
+        let text = format!("added as number {index}, for {what}: {}", self.left_text(&pool));
         let told = Told::new(format!("drive {path}"), text).with("state", "active");
         self.log().record_told(Severity::Info, told);
         self.show_drive(&path)
@@ -98,8 +109,7 @@ impl Array {
         pool: &Arc<Pool>,
         slot: usize,
         path: &str,
-        domain: Option<String>,
-        force: bool,
+        (domain, roles, force): (Option<String>, Roles, bool),
     ) -> Result<quoin_base::DriveIndex, ArrayError> {
         let refused =
             |why: String| ArrayError::from(DriveChangeError::NotAdded { drive: path.to_owned(), why });
@@ -125,7 +135,7 @@ impl Array {
         let domain = domain.or_else(|| bay.domain(path)).unwrap_or_default();
         // NOTE: in the configuration first: once the pool has the drive, no opening does without it.
         bay.add(path).map_err(refused)?;
-        match pool.add_drive(&**self.world(), disk, domain).await {
+        match pool.add_drive_for(&**self.world(), disk, domain, roles).await {
             Ok(index) => Ok(index),
             Err(PoolError::Refused(why)) => {
                 bay.remove(path);

@@ -83,6 +83,7 @@ impl Array {
             .change("state", "leaving", "active");
         self.commit_told(&turn, Transaction::new().delete(LEAVING_OBJECT, &key(index)), told).await?;
         self.leaving().drives.remove(&index);
+        self.failing_drives().forgive(index);
         self.show_drive(&path)
     }
 
@@ -119,7 +120,14 @@ impl Array {
         if !is_there {
             let of_old = pool.members().get(index).map(|member| member.domain.clone());
             let domain = domain.or(of_old.filter(|domain| !domain.is_empty()));
-            self.add_drive(api::DriveAdd { path: new.clone(), domain, force }).await?;
+            // It is for what the other one is for, also if that failed.
+            let role =
+                pool.members().get(index).map(|member| match (member.roles.journal, member.roles.data) {
+                    (true, true) => api::DriveRole::Both,
+                    (true, false) => api::DriveRole::Journal,
+                    _ => api::DriveRole::Data,
+                });
+            self.add_drive(api::DriveAdd { path: new.clone(), domain, role, force }).await?;
         }
         self.leave_for_good(&pool, &path, index, narrower, Some(new)).await?;
         self.after_leaving(&pool, &path, index).await

@@ -14,10 +14,10 @@ use quoin_base::PoolId;
 use quoin_drive::{Answers, Drive, DriveError, DriveSet, MemberState, Probe, probe};
 use quoin_pool::Pool;
 use quoin_world::{Disk, OneShot};
-use std::{collections::BTreeSet, pin::pin, sync::Arc};
+use std::{collections::BTreeSet, future::Future, pin::pin, sync::Arc};
 
 /// Why the set was refused, behind what is wrong with each drive that it lacks.
-fn with_faults(mut faults: Vec<String>, refusal: String) -> String {
+pub(crate) fn with_faults(mut faults: Vec<String>, refusal: String) -> String {
     faults.retain(|fault| !refusal.contains(fault));
     faults.extend(Some(refusal).filter(|refusal| !refusal.is_empty()));
     faults.join("; ")
@@ -25,9 +25,11 @@ fn with_faults(mut faults: Vec<String>, refusal: String) -> String {
 
 impl Array {
     /// Opens all drives of the pool, in the order of their positions. A drive that cannot be opened may be one that the pool
-    /// goes on without; what is on the others tells.
-    pub(crate) async fn open_drives(&self) -> Result<Vec<Arc<Drive>>, NotOpened> {
+    /// goes on without; what is on the others tells. Drives that it needs may be missing: the pool decides. Returned as well is
+    /// what is wrong with those that could not be opened.
+    pub(crate) async fn open_drives(&self) -> Result<(Vec<Arc<Drive>>, Vec<String>), NotOpened> {
         let (mut opened, mut faults, mut in_use) = (Vec::new(), Vec::new(), true);
+        let mut any_in_use = false;
         for path in self.drives().bay().paths() {
             let Some(slot) = self.drives().position_of(&path) else { continue };
             match self.open_disk(slot, &path).await {
@@ -37,6 +39,7 @@ impl Array {
                 }
                 Err(fault) => {
                     in_use &= fault.in_use;
+                    any_in_use |= fault.in_use;
                     self.drives().set_fault(slot, Some(fault.reason.clone()));
                     faults.push(fault.reason);
                 }
@@ -46,7 +49,7 @@ impl Array {
         let mut outcome = if opened.is_empty() && !faults.is_empty() {
             Err(String::new())
         } else {
-            self.open_all(&opened).await
+            self.open_all(&opened, DriveSet::open).await
         };
         // A drive that does not answer is not looked for elsewhere.
         if outcome.is_err()
@@ -54,20 +57,32 @@ impl Array {
             && self.drives().stalled().is_none()
             && self.find_missing(&mut opened, &mut faults).await
         {
-            outcome = self.open_all(&opened).await;
+            outcome = self.open_all(&opened, DriveSet::open).await;
+        }
+        // NOTE: not without one that another process has, and so may write to.
+        if outcome.is_err() && !any_in_use && !opened.is_empty() {
+            let set = self.open_all(&opened, DriveSet::open_some).await;
+            outcome = set.or(outcome);
         }
         let set = outcome.map_err(|refusal| NotOpened {
-            reason: with_faults(faults, refusal),
+            reason: with_faults(faults.clone(), refusal),
             in_use,
             taken_over: false,
         })?;
         self.note_opened(&opened, &set);
-        Ok(set.drives)
+        Ok((set.drives, faults))
     }
 
-    async fn open_all(&self, opened: &[Opened]) -> Result<DriveSet, String> {
+    async fn open_all<F>(
+        &self,
+        opened: &[Opened],
+        open: impl Fn(Vec<Arc<dyn Disk>>) -> F,
+    ) -> Result<DriveSet, String>
+    where
+        F: Future<Output = Result<DriveSet, DriveError>>,
+    {
         let disks = opened.iter().map(|opened| opened.disk.clone()).collect();
-        let set = DriveSet::open(disks).await.map_err(|error| error.to_string())?;
+        let set = open(disks).await.map_err(|error| error.to_string())?;
         match set.drives.iter().find(|drive| drive.label().pool != self.options().pool) {
             Some(drive) => Err(self.of_another_pool(drive.name(), drive.label().pool)),
             None => Ok(set),
@@ -95,7 +110,7 @@ impl Array {
     }
 
     /// What another thread does for the array; `None` if that takes longer than a drive may.
-    async fn in_time<T>(&self, outcome: OneShot<T>) -> Option<T> {
+    pub(crate) async fn in_time<T>(&self, outcome: OneShot<T>) -> Option<T> {
         let patience = self.drives().bay().patience().fail_after;
         match select(pin!(outcome), self.world().sleep(patience)).await {
             Either::Left((outcome, _)) => outcome,

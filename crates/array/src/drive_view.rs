@@ -20,6 +20,8 @@ pub(crate) struct InPool {
     members: Option<Arc<Members>>,
     space: Vec<DriveSpace>,
     leaving: BTreeMap<DriveIndex, api::DriveLeaving>,
+    /// Drives that answer much later than the others.
+    slow: BTreeSet<DriveIndex>,
 }
 
 impl InPool {
@@ -29,6 +31,7 @@ impl InPool {
             members: pool.map(|pool| pool.members()),
             space: pool.map(|pool| pool.drive_space()).unwrap_or_default(),
             leaving: BTreeMap::new(),
+            slow: pool.map(|pool| slow(pool)).unwrap_or_default(),
         }
     }
 
@@ -42,6 +45,11 @@ impl InPool {
     }
 }
 
+fn slow(pool: &Pool) -> BTreeSet<DriveIndex> {
+    let members = pool.members();
+    members.needed().map(|member| member.index).filter(|drive| pool.is_slow(*drive)).collect()
+}
+
 impl Array {
     /// The drives: those of the configuration in its order, then those of the pool that it does not have.
     pub fn list_drives(&self) -> Vec<api::Drive> {
@@ -51,10 +59,15 @@ impl Array {
     }
 
     pub(crate) fn drives_in(&self, pool: &InPool) -> Vec<api::Drive> {
+        let failing = self.failing_drives().all();
         let mut drives = self.drives().all(|slots| {
             let known: Vec<_> = slots.iter().map(|slot| slot.number()).collect();
             let numbers = numbered(&known, pool);
-            slots.iter().zip(numbers).map(|(slot, number)| drive(slot, number, pool)).collect::<Vec<_>>()
+            slots
+                .iter()
+                .zip(numbers)
+                .map(|(slot, number)| drive(slot, number, pool, &failing))
+                .collect::<Vec<_>>()
         });
         let known: BTreeSet<_> = drives.iter().filter_map(|drive| drive.number).collect();
         let members = pool.members.iter().flat_map(|members| &members.all);
@@ -81,7 +94,7 @@ impl Array {
     pub(crate) fn protection(&self, pool: &Pool) -> api::Protection {
         let found = pool.protection();
         let members = pool.members();
-        let failed_drives = members.all.iter().filter(|member| member.state == MemberState::Failed).count();
+        let count = |state| members.all.iter().filter(|member| member.state == state).count();
         let tolerates = found.layout.parity();
         let is_less = found.tolerates < tolerates || found.layout_now != found.layout;
         let mut of_disk = BTreeMap::<String, BTreeSet<String>>::new();
@@ -104,7 +117,9 @@ impl Array {
             degraded_segments: found.degraded_segments,
             degraded_bytes: found.degraded_bytes,
             rebuild: self.rebuild_progress(),
-            failed_drives,
+            failed_drives: count(MemberState::Failed),
+            absent_drives: count(MemberState::Absent),
+            absent_bytes: found.absent_bytes,
             shared_disks: shared.collect(),
             each_file: members.needed().any(|member| member.domain.starts_with(OF_FILE)),
             next: (is_less || found.degraded_segments > 0).then(|| NextStep::RestoreProtection.into()),
@@ -116,7 +131,7 @@ impl Array {
 /// started is the drive that failed at its position, or the only one that failed.
 fn numbered(known: &[Option<DriveIndex>], pool: &InPool) -> Vec<Option<DriveIndex>> {
     let members = pool.members.iter().flat_map(|members| &members.all);
-    let failed = members.filter(|member| member.state == MemberState::Failed).map(|member| member.index);
+    let failed = members.filter(|member| member.is_lost()).map(|member| member.index);
     let failed: BTreeSet<_> = failed.filter(|index| !known.contains(&Some(*index))).collect();
     let unknown = known.iter().filter(|number| number.is_none()).count();
     let guess = |at: usize| {
@@ -130,7 +145,12 @@ fn numbered(known: &[Option<DriveIndex>], pool: &InPool) -> Vec<Option<DriveInde
 }
 
 /// A drive as clients see it.
-fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Drive {
+fn drive(
+    slot: &DriveSlot,
+    number: Option<DriveIndex>,
+    pool: &InPool,
+    failing: &BTreeSet<DriveIndex>,
+) -> api::Drive {
     let label = slot.drive().map(|drive| drive.label());
     let counters = slot.drive().map(|drive| drive.counters()).unwrap_or_default();
     let DriveCounters { reads, read_bytes, writes, write_bytes, flushes, errors, repairs } = counters;
@@ -157,13 +177,18 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
         no_room: slot.no_room(),
         unfinished: slot.watch().under_way() as u64,
         timeouts: slot.watch().timeouts(),
-        online: slot.drive().is_some_and(|drive| !drive.is_failed()) && state != api::DriveState::Failed,
-        reason: reason.or_else(|| {
-            let is_out = member.is_some_and(|member| member.state == MemberState::Failed);
-            is_out.then(|| "it failed, and the pool goes on without it".to_owned())
+        slow: number.is_some_and(|number| pool.slow.contains(&number)),
+        failing: number.is_some_and(|number| failing.contains(&number)),
+        online: slot.drive().is_some_and(|drive| !drive.is_failed())
+            && !matches!(state, api::DriveState::Failed | api::DriveState::Absent),
+        reason: reason.or_else(|| match member?.state {
+            MemberState::Failed => Some("it failed, and the pool goes on without it".to_owned()),
+            MemberState::Absent => Some("it went away, and the pool goes on without it".to_owned()),
+            MemberState::Active | MemberState::Leaving | MemberState::Gone => None,
         }),
         next: next(state, path).or_else(|| next_of(pool.leaving.get(&number?)?, path)),
         leaving: number.and_then(|number| pool.leaving.get(&number).cloned()),
+        absent_since_ms: member.and_then(absent_since_ms),
         size_bytes: label.as_ref().map(|label| label.len_bytes),
         data_bytes: space.map(|space| space.data_bytes),
         used_bytes: space.map(|space| space.used_bytes),
@@ -176,7 +201,7 @@ fn drive(slot: &DriveSlot, number: Option<DriveIndex>, pool: &InPool) -> api::Dr
         flushes,
         errors,
         repairs,
-        read_latency: latencies.map(|measured| latency(&[measured.read.snapshot()])),
+        read_latency: latencies.as_ref().map(|measured| latency(&[measured.read.snapshot()])),
         write_latency: latencies
             .map(|measured| latency(&[measured.write.snapshot(), measured.durable_write.snapshot()])),
         emulated: slot.emulated().map(|drive| emulation_view(&drive.state())),
@@ -195,6 +220,7 @@ fn latency(of: &[LatencySnapshot]) -> api::Latency {
 fn state(slot: &DriveSlot, pool: &InPool, member: Option<&Member>) -> api::DriveState {
     let is_open = pool.members.is_some();
     match (member.map(|member| member.state), slot.watch().answers()) {
+        (Some(MemberState::Absent), _) => api::DriveState::Absent,
         (Some(MemberState::Failed), _) | (_, Answers::Failed(_)) => api::DriveState::Failed,
         (Some(MemberState::Gone), _) => api::DriveState::Foreign,
         (_, Answers::Suspect(_)) => api::DriveState::Suspect,
@@ -210,7 +236,9 @@ fn state(slot: &DriveSlot, pool: &InPool, member: Option<&Member>) -> api::Drive
 fn next(state: api::DriveState, path: &str) -> Option<String> {
     match state {
         api::DriveState::Failed => Some(NextStep::ReplaceDrive { drive: path }.into()),
-        api::DriveState::Missing => Some(NextStep::AttachDrive { drive: path }.into()),
+        api::DriveState::Missing | api::DriveState::Absent => {
+            Some(NextStep::AttachDrive { drive: path }.into())
+        }
         api::DriveState::Suspect => Some(NextStep::FailDrive { drive: path }.into()),
         api::DriveState::Foreign => Some(NextStep::TakeOutDrive { drive: path }.into()),
         api::DriveState::Active
@@ -220,9 +248,17 @@ fn next(state: api::DriveState, path: &str) -> Option<String> {
     }
 }
 
+fn absent_since_ms(member: &Member) -> Option<u64> {
+    (member.state == MemberState::Absent).then_some(member.absent_since_ms)
+}
+
 /// A drive of the pool that the configuration does not have.
 fn drives_without_slot(member: &Member) -> api::Drive {
-    let state = if member.is_needed() { api::DriveState::Missing } else { api::DriveState::Failed };
+    let state = match member.state {
+        MemberState::Absent => api::DriveState::Absent,
+        _ if member.is_needed() => api::DriveState::Missing,
+        _ => api::DriveState::Failed,
+    };
     let path = format!("number {}", member.index);
     api::Drive {
         number: Some(member.index.0),
@@ -237,6 +273,8 @@ fn drives_without_slot(member: &Member) -> api::Drive {
         no_room: false,
         unfinished: 0,
         timeouts: 0,
+        slow: false,
+        failing: false,
         online: false,
         reason: Some(match member.state {
             MemberState::Failed => {
@@ -250,6 +288,7 @@ fn drives_without_slot(member: &Member) -> api::Drive {
         }),
         path,
         leaving: None,
+        absent_since_ms: absent_since_ms(member),
         size_bytes: None,
         data_bytes: None,
         used_bytes: None,

@@ -226,6 +226,39 @@ impl Drives {
         self.slots.lock().iter().position(|slot| !slot.is_removed && slot.path == path)
     }
 
+    /// The positions and paths where the drive of this number may be: its own, or those of which nothing is known because they
+    /// could not be opened. Its opening is let go.
+    pub(crate) fn let_go(&self, drive: DriveIndex) -> Vec<(usize, String)> {
+        let mut slots = self.slots.lock();
+        let own = slots.iter().position(|slot| !slot.is_removed && slot.number == Some(drive));
+        if let Some(at) = own {
+            let slot = &mut slots[at];
+            if slot.drive.take().is_some() {
+                slot.watch.let_go();
+            }
+            return vec![(at, slot.path.clone())];
+        }
+        let unknown = slots.iter().enumerate().filter(|(_, slot)| !slot.is_removed && slot.number.is_none());
+        unknown.map(|(at, slot)| (at, slot.path.clone())).collect()
+    }
+
+    /// Holds a drive that came back, by the path where it was found.
+    pub(crate) fn come_back(&self, at: usize, path: &str, drive: Option<Arc<Drive>>) {
+        let mut slots = self.slots.lock();
+        let slot = &mut slots[at];
+        slot.found_at = (path != slot.path).then(|| path.to_owned());
+        slot.number = drive.as_ref().map(|drive| drive.index());
+        (slot.drive, slot.fault, slot.is_left_out) = (drive, None, false);
+        (slot.device, slot.location) = (self.bay.device(path), self.bay.location(path));
+    }
+
+    /// The paths of the drives that are open.
+    pub(crate) fn open_paths(&self) -> Vec<String> {
+        let slots = self.slots.lock();
+        let open = present(&slots).filter(|slot| slot.drive.is_some());
+        open.map(|slot| slot.found_at.as_ref().unwrap_or(&slot.path).clone()).collect()
+    }
+
     /// Lets go of a drive that left the pool and the configuration.
     pub(crate) fn forget(&self, drive: DriveIndex) {
         for slot in self.slots.lock().iter_mut().filter(|slot| slot.number == Some(drive)) {

@@ -4,7 +4,7 @@ use crate::{CopyFigures, EventCounts};
 use quoin_api as api;
 use quoin_base::metrics::LatencySnapshot;
 use quoin_drive::DriveCounters;
-use quoin_pool::{PoolOptions, PoolStats, Protection, RecoveryStats};
+use quoin_pool::{HedgedReads, PoolOptions, PoolStats, Protection, RecoveryStats};
 use quoin_target::TrafficView;
 use quoin_volume::InstrumentsSnapshot;
 use uuid::Uuid;
@@ -20,6 +20,8 @@ pub struct Figures {
     pub objects: Option<api::Objects>,
     /// The used part of the usable space; 0 while the pool is offline.
     pub used_ratio: f64,
+    /// What reading around late drives came to; `None` while the pool is not open.
+    pub hedged: Option<HedgedReads>,
     /// The thresholds of that, with their names, from 0 to 1; those that are on.
     pub space_thresholds: Vec<(&'static str, f64)>,
     /// Events since the process started.
@@ -111,6 +113,10 @@ pub struct DriveFigures {
     pub size_bytes: Option<u64>,
     /// Its oldest operation has been under way for longer than it should.
     pub suspect: bool,
+    /// Whether it answers much later than the others, and is read around.
+    pub slow: bool,
+    /// Whether it errs again and again.
+    pub failing: bool,
     /// The file system under it is full.
     pub no_room: bool,
     /// Operations under way, those that were given up included.

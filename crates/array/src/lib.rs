@@ -6,6 +6,8 @@
 //! back, under the volumes and sessions that stayed. Does no networking and opens no file: drives come from a
 //! [`Bay`]. Assumes that it is called on a data thread of its world.
 
+mod absence;
+mod absences;
 mod access;
 mod array;
 mod array_options;
@@ -31,6 +33,7 @@ mod error;
 mod events;
 mod export_error;
 mod export_list;
+mod failing_drives;
 mod figures;
 mod folders;
 mod fork_error;
@@ -71,6 +74,7 @@ mod schedule_record;
 mod schedules;
 mod scrub;
 mod selection;
+mod slow_drives;
 mod snapshot_reserve;
 mod snapshots;
 mod space;

@@ -16,6 +16,7 @@ impl Array {
     pub fn figures(&self) -> Figures {
         let pool = self.catalog().open_pool().ok().filter(|pool| matches!(pool.state(), PoolState::Online));
         let stats = pool.as_ref().map(|pool| pool.stats());
+        let failing = self.failing_drives().all();
         let shown: BTreeSet<_> = {
             let mapped = self.hosts().read().mappings().map(|mapping| mapping.volume).collect::<Vec<_>>();
             let exported = self.export_list().read().values().map(|export| export.volume).collect::<Vec<_>>();
@@ -50,7 +51,12 @@ impl Array {
             options: self.options().pool_options.clone(),
             integrity: pool.is_some().then(|| self.integrity()),
             volumes: volumes.collect(),
-            drives: self.drives().each(drive_figures),
+            hedged: pool.as_ref().map(|pool| pool.hedged_reads()),
+            drives: self.drives().each(|slot| {
+                let slow = slot.number().is_some_and(|drive| pool.as_ref().is_some_and(|p| p.is_slow(drive)));
+                let failing = slot.number().is_some_and(|drive| failing.contains(&drive));
+                DriveFigures { slow, failing, ..drive_figures(slot) }
+            }),
             initiators: self.target().traffic(),
         }
     }
@@ -91,6 +97,8 @@ fn drive_figures(slot: &DriveSlot) -> DriveFigures {
             || slot.is_left_out() && drive.is_some()
             || drive.is_some_and(|d| d.is_failed()),
         suspect: slot.watch().answers() != Answers::InTime,
+        slow: false,
+        failing: false,
         no_room: slot.no_room(),
         unfinished: slot.watch().under_way() as u64,
         timeouts: slot.watch().timeouts(),

@@ -6,6 +6,7 @@
 use crate::{
     Array, ArrayError, SpacePercents,
     events::Told,
+    failing_drives::{DEFAULT_ERRORS, MOST_ERRORS},
     record::{POOL_OBJECT, decode, encode},
 };
 use quoin_api as api;
@@ -24,6 +25,8 @@ pub(crate) struct PoolRecord {
     warning_percent: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     critical_percent: Option<u8>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    evict_errors: Option<u32>,
 }
 
 impl PoolRecord {
@@ -74,6 +77,7 @@ impl Array {
     pub(crate) fn restore_pool_settings(&self, pool: &Pool) -> Result<(), ArrayError> {
         let percents = kept(pool)?.percents(self.options().space);
         self.space().set(ascending(percents), &pool.stats());
+        self.failing_drives().set_limit(kept(pool)?.evict_errors.unwrap_or(DEFAULT_ERRORS));
         Ok(())
     }
 
@@ -84,7 +88,8 @@ impl Array {
     pub fn show_pool(&self) -> Result<api::PoolSettings, ArrayError> {
         self.pool()?;
         let [notice_percent, warning_percent, critical_percent] = self.space().percents().into();
-        Ok(api::PoolSettings { notice_percent, warning_percent, critical_percent })
+        let evict_errors = self.failing_drives().limit();
+        Ok(api::PoolSettings { notice_percent, warning_percent, critical_percent, evict_errors })
     }
 
     /// Changes settings of the pool.
@@ -102,7 +107,16 @@ impl Array {
                 notice_percent: update.notice_percent.or(record.notice_percent),
                 warning_percent: update.warning_percent.or(record.warning_percent),
                 critical_percent: update.critical_percent.or(record.critical_percent),
+                evict_errors: update.evict_errors.or(record.evict_errors),
             };
+            let (errors_before, errors) =
+                (self.failing_drives().limit(), record.evict_errors.unwrap_or(DEFAULT_ERRORS));
+            if errors > MOST_ERRORS {
+                let why = format!(
+                    "no drive has {errors} errors that count within an hour: at most {MOST_ERRORS} do"
+                );
+                return Err(ArrayError::Setting { why });
+            }
             let percents = record.percents(self.options().space);
             if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
                 return Err(ArrayError::Setting {
@@ -116,16 +130,24 @@ impl Array {
                 return Err(ArrayError::Setting { why });
             }
             let [notice, warning, critical] = percents.map(percent_text);
-            let text = format!("thresholds changed: notice {notice}, warning {warning}, critical {critical}");
+            let evicted = match errors {
+                0 => "drives that err are not evacuated".to_owned(),
+                errors => format!("a drive with {errors} errors within an hour is evacuated"),
+            };
+            let text = format!(
+                "settings changed: thresholds: notice {notice}, warning {warning}, critical {critical}; {evicted}"
+            );
             let own = Told::new(self.pool_name(), text)
                 .change("notice_percent", before[0], percents[0])
                 .change("warning_percent", before[1], percents[1])
-                .change("critical_percent", before[2], percents[2]);
+                .change("critical_percent", before[2], percents[2])
+                .change("evict_errors", errors_before, errors);
             if !own.changes.is_empty() {
                 let tx = Transaction::new().put(POOL_OBJECT, KEY, encode(&record));
                 self.commit_told(&turn, tx, own).await?;
                 let stats = pool.stats();
                 self.space().set(percents.into(), &stats);
+                self.failing_drives().set_limit(errors);
                 self.watch_space(&stats);
             }
         }

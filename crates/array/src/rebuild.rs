@@ -11,12 +11,14 @@ use crate::{
 use quoin_api::{self as api, BalanceMode};
 use quoin_pool::{Pool, RebuildRate, Transaction};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// The key of the object in the catalog.
 const KEY: &str = "rebuild";
 /// What a rebuild gets at least beside hosts, unless something else is set.
 const DEFAULT_MIN_RATE_BYTES_S: u64 = 10 << 20;
+/// How long a drive that went away is waited for, unless something else is set.
+const DEFAULT_REPAIR_DELAY_S: u64 = 60 * 60;
 /// Balancing by hand ends when used shares are so close, in percent of a drive.
 const EVEN_PERCENT: u64 = 3;
 /// It ends too after so many looks in which nothing moved.
@@ -27,6 +29,7 @@ const MOST_IDLE_LOOKS: u32 = 30;
 pub(crate) struct RebuildRecord {
     min_rate_bytes_s: u64,
     max_rate_bytes_s: u64,
+    repair_delay_s: u64,
     balance: BalanceMode,
 }
 
@@ -35,6 +38,7 @@ impl Default for RebuildRecord {
         Self {
             min_rate_bytes_s: DEFAULT_MIN_RATE_BYTES_S,
             max_rate_bytes_s: 0,
+            repair_delay_s: DEFAULT_REPAIR_DELAY_S,
             balance: BalanceMode::default(),
         }
     }
@@ -75,11 +79,12 @@ impl Array {
     pub fn show_rebuild(&self) -> Result<api::Rebuild, ArrayError> {
         let pool = self.pool()?;
         let rebuilds = self.rebuilds();
-        let RebuildRecord { min_rate_bytes_s, max_rate_bytes_s, balance } = rebuilds.record;
+        let RebuildRecord { min_rate_bytes_s, max_rate_bytes_s, repair_delay_s, balance } = rebuilds.record;
         let evenness = pool.balance();
         Ok(api::Rebuild {
             min_rate_bytes_s,
             max_rate_bytes_s,
+            repair_delay_s,
             balance,
             balancing: evenness.balances && evenness.moves,
             apart_percent: evenness.most_apart_percent,
@@ -87,7 +92,7 @@ impl Array {
         })
     }
 
-    /// Changes how fast columns are rebuilt and moved, and when drives are balanced.
+    /// Changes how fast columns are rebuilt and moved, how long absent drives are waited for, and when drives are balanced.
     ///
     /// # Errors
     /// `Offline` or `Pool` if the pool cannot commit the change.
@@ -99,6 +104,7 @@ impl Array {
             let record = RebuildRecord {
                 min_rate_bytes_s: update.min_rate_bytes_s.unwrap_or(before.min_rate_bytes_s),
                 max_rate_bytes_s: update.max_rate_bytes_s.unwrap_or(before.max_rate_bytes_s),
+                repair_delay_s: update.repair_delay_s.unwrap_or(before.repair_delay_s),
                 balance: update.balance.unwrap_or(before.balance),
             };
             // A cap below the floor goes before it: nothing is ever moved faster than the cap.
@@ -107,14 +113,16 @@ impl Array {
                 rate => format!("{rate} bytes per second"),
             };
             let text = format!(
-                "rebuild settings changed: at least {}, at most {}, balancing {}",
+                "rebuild settings changed: at least {}, at most {}, repair delay {} s, balancing {}",
                 rate(record.min_rate_bytes_s),
                 rate(record.max_rate_bytes_s),
+                record.repair_delay_s,
                 record.balance
             );
             let own = Told::new(self.pool_name(), text)
                 .change("min_rate_bytes_s", before.min_rate_bytes_s, record.min_rate_bytes_s)
                 .change("max_rate_bytes_s", before.max_rate_bytes_s, record.max_rate_bytes_s)
+                .change("repair_delay_s", before.repair_delay_s, record.repair_delay_s)
                 .change("balance", before.balance, record.balance);
             if !own.changes.is_empty() {
                 let tx = Transaction::new().put(REBUILD_OBJECT, KEY, encode(&record));
@@ -180,9 +188,10 @@ impl Array {
 }
 
 fn apply(rebuilds: &Rebuilds, pool: &Pool) {
-    let RebuildRecord { min_rate_bytes_s, max_rate_bytes_s, balance } = rebuilds.record;
+    let RebuildRecord { min_rate_bytes_s, max_rate_bytes_s, repair_delay_s, balance } = rebuilds.record;
     let rate = RebuildRate { floor_bytes_s: min_rate_bytes_s, cap_bytes_s: max_rate_bytes_s };
     pool.set_rebuild_rate(rate);
+    pool.set_repair_delay(Duration::from_secs(repair_delay_s));
     pool.set_balancing(balance == BalanceMode::Auto || rebuilds.by_hand.is_some());
 }
 

@@ -4,6 +4,7 @@ use crate::{
     Array,
     access::Access,
     bin_setting::BinSetting,
+    drive_opening::with_faults,
     export_list::read_exports,
     not_opened::{NOT_REOPENED, NotOpened},
     reserve_watch::Reserves,
@@ -89,9 +90,12 @@ impl Array {
             PoolState::Online => {
                 let stats = pool.stats();
                 self.give_up_silent(&pool).await;
+                self.tend_absent(&pool).await;
                 self.look_at_members(&pool);
                 self.tend_leaving(&pool).await;
                 self.tend_rebuild(&pool);
+                self.tend_slow_drives(&pool);
+                self.tend_failing_drives(&pool).await;
                 self.tend_policies(&pool);
                 self.look_at_room(&pool.drives_without_room());
                 self.watch_space(&stats);
@@ -161,8 +165,12 @@ impl Array {
     }
 
     async fn open_pool(self: &Arc<Self>) -> Result<(), NotOpened> {
-        let drives = self.open_drives().await?;
-        let pool = Pool::open(self.world().clone(), drives, self.options().pool_options.clone()).await?;
+        let (drives, faults) = self.open_drives().await?;
+        let opened = Pool::open(self.world().clone(), drives, self.options().pool_options.clone()).await;
+        let pool = opened.map_err(|error| {
+            let not_opened = NotOpened::from(error);
+            NotOpened { reason: with_faults(faults, not_opened.reason.clone()), ..not_opened }
+        })?;
         if let Err(error) = self.restore(&pool).await {
             drop(pool.close().await);
             return Err(error.into());

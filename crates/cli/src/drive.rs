@@ -9,8 +9,8 @@ use crate::{
 };
 use clap::Subcommand;
 use quoin_api::{
-    Drive, DriveAdd, DriveEvacuate, DriveLocation, DriveReplace, DriveState, EmulateAction, EmulateDrive,
-    ProblemKind,
+    Drive, DriveAdd, DriveEvacuate, DriveLocation, DriveReplace, DriveRole, DriveState, EmulateAction,
+    EmulateDrive, ProblemKind,
 };
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
@@ -33,12 +33,13 @@ pub enum DriveCommand {
         #[arg(id = "drive", value_name = "DRIVE")]
         drive: String,
     },
-    /// Add a drive for data while the array serves
+    /// Add a drive for data, the journal or both while the array serves
     #[command(
-        after_help = "The drive is added to quoin.toml too. Its space can be used at once; the journal stays on the drives \
-                      that it is on. From then on the pool does not open without the drive.\n\nExamples:\n  \
+        after_help = "The drive is added to quoin.toml too. Its space can be used at once. A drive for the journal takes as \
+                      much of it as the other ones have, and the journal goes on there at once. From then on the pool does not open without the drive.\n\nExamples:\n  \
                       quoin --data /srv/a drive add /dev/sdd\n  \
                       quoin --data /srv/a drive add /dev/sde --domain shelf-2\n  \
+                      quoin --data /srv/a drive add /dev/nvme1n1 --role journal\n  \
                       truncate -s 4G /srv/b/drive-5; quoin --data /srv/a drive add /srv/b/drive-5"
     )]
     Add {
@@ -48,6 +49,9 @@ pub enum DriveCommand {
         /// Name of its fault domain: drives of one domain may fail together [default: the disk that it is, or is on]
         #[arg(long, value_name = "NAME")]
         domain: Option<String>,
+        /// What it is for: journal, data or both [default: data, and the journal too if that lies on fewer drives than it should]
+        #[arg(long, value_name = "ROLE")]
+        role: Option<DriveRole>,
         /// Overwrite what the drive holds
         #[arg(long)]
         force: bool,
@@ -90,7 +94,7 @@ pub enum DriveCommand {
     /// Evacuate a drive if need be, then take it out of the pool and of quoin.toml
     #[command(
         after_help = "A drive that failed is removed as soon as the others have made up for it. A drive that was removed is \
-                      blank, and locked by the array until the pool is opened again.\n\nExamples:\n  quoin --data /srv/a drive remove drive-2 --wait\n  \
+                      blank, and can be used for anything.\n\nExamples:\n  quoin --data /srv/a drive remove drive-2 --wait\n  \
                       quoin --data /srv/a drive remove /dev/sdb"
     )]
     Remove {
@@ -236,8 +240,8 @@ pub(crate) fn run(client: &Client, output: &Output, command: DriveCommand) -> Re
             let request = DriveReplace { path: whole(&path)?, domain, force, narrower };
             leave(client, output, &format!("{}/replace", at(&drive)), &request, wait)
         }
-        DriveCommand::Add { path, domain, force } => {
-            let request = DriveAdd { path: whole(&path)?, domain, force };
+        DriveCommand::Add { path, domain, role, force } => {
+            let request = DriveAdd { path: whole(&path)?, domain, role, force };
             let drive: Drive = client.post("/drives", &request)?;
             output.show(&drive, one);
             Ok(())

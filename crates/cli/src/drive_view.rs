@@ -3,7 +3,7 @@
 use crate::{
     output::table,
     size_text,
-    time::duration_text,
+    time::{duration_text, utc_text},
     view::{Rows, emulated, optional_size},
 };
 use quoin_api::{Drive, DriveAnswers, DriveLeaving, DriveState, Protection, WorkProgress};
@@ -36,16 +36,24 @@ pub(crate) fn protection_rows(protection: &Protection) -> Rows {
     let mut rows = vec![("protection", held)];
     if protection.degraded_segments > 0 {
         let (bytes, segments) = (size_text(protection.degraded_bytes), protection.degraded_segments);
-        rows.push((
-            "  degraded",
-            format!("{bytes} in {segments} segments lack a column on a drive that failed"),
-        ));
+        rows.push(("  degraded", format!("{bytes} in {segments} segments lack a column")));
     }
     rows.extend(protection.rebuild.as_ref().map(|rebuild| ("  rebuild", work(rebuild))));
     if protection.failed_drives > 0 {
         let plural = if protection.failed_drives == 1 { "" } else { "s" };
         let failed = format!("{} drive{plural} that the pool goes on without", protection.failed_drives);
         rows.push(("  failed", failed));
+    }
+    if protection.absent_drives > 0 {
+        let plural = if protection.absent_drives == 1 { "" } else { "s" };
+        rows.push((
+            "  absent",
+            format!(
+                "{} drive{plural} with {}, waited for until the repair delay is over",
+                protection.absent_drives,
+                size_text(protection.absent_bytes)
+            ),
+        ));
     }
     let each = if protection.each_file { ", each file" } else { "" };
     let shared = match &protection.shared_disks[..] {
@@ -103,14 +111,25 @@ pub(crate) fn drive_state(drive: &Drive) -> String {
         (DriveState::Failed, _) => format!("FAILED{why}"),
         (DriveState::Suspect, _) => "SUSPECT: does not answer".to_owned(),
         (DriveState::Missing, _) => format!("MISSING{why}"),
+        (DriveState::Absent, _) => match drive.absent_since_ms {
+            Some(since) => format!("ABSENT since {}", utc_text(since)),
+            None => format!("ABSENT{why}"),
+        },
         (DriveState::Foreign, _) => format!("not of the pool{why}"),
         (_, _) if drive.reason.is_some() => format!("offline{why}"),
         (_, _) if drive.no_room => "NO ROOM: its file system is full".to_owned(),
         (DriveState::Leaving, _) => match &drive.leaving {
+            Some(leaving) if drive.failing => format!("FAILING, leaving: {}", self::leaving(leaving)),
             Some(leaving) => format!("leaving: {}", self::leaving(leaving)),
             None => "leaving".to_owned(),
         },
         (DriveState::Removed, _) => "removed".to_owned(),
+        (DriveState::Active, _) if drive.failing && drive.online => {
+            "online, FAILING: it errs again and again, and cannot be evacuated yet".to_owned()
+        }
+        (DriveState::Active, _) if drive.slow && drive.online => {
+            "online, SLOW: it is read only where there is no other way".to_owned()
+        }
         (DriveState::Active, _) => if drive.online { "online" } else { "not open" }.to_owned(),
         (DriveState::Unknown, _) => "not open".to_owned(),
     }

@@ -11,13 +11,14 @@ pub enum PoolCommand {
     #[command(after_help = "Examples:\n  quoin --data /srv/a pool show\n  \
                             quoin --data /srv/a pool show -o json | jq .warning_percent")]
     Show,
-    /// Set how full the pool is before it tells
+    /// Set how full the pool is before it tells, and how many errors of a drive are too many
     #[command(
-        group = clap::ArgGroup::new("what").required(true).multiple(true).args(["notice", "warning", "critical"]),
+        group = clap::ArgGroup::new("what").required(true).multiple(true).args(["notice", "warning", "critical", "evict_errors"]),
         after_help = "A threshold that is reached is told of by an event, and to hosts that see thin volumes. It is left two \
                       percent below. The settings hold at once, stay, and go before those of quoin.toml.\n\nExamples:\n  \
                       quoin --data /srv/a pool set --notice 50% --warning 75% --critical 90%\n  \
-                      quoin --data /srv/a pool set --notice off"
+                      quoin --data /srv/a pool set --notice off\n  \
+                      quoin --data /srv/a pool set --evict-errors 50"
     )]
     Set {
         /// From here on a notice is in order: a percentage of the space for host data, or off
@@ -29,6 +30,9 @@ pub enum PoolCommand {
         /// From here on it is critical; off: nothing tells of a full pool before a write is refused
         #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
         critical: Option<u8>,
+        /// Evacuate a drive that had so many errors and repairs within an hour, of a minute at most four: 1 to 240, or off
+        #[arg(long, value_name = "COUNT", value_parser = parse_errors)]
+        evict_errors: Option<u32>,
     },
 }
 
@@ -42,12 +46,25 @@ fn parse_percent(text: &str) -> Result<u8, String> {
     percent.ok_or_else(|| format!("{text:?} is no threshold; write a percentage from 1% to 100%, or off"))
 }
 
+/// Reads a count from 1 to 240; 0 for `off`.
+fn parse_errors(text: &str) -> Result<u32, String> {
+    if text == "off" {
+        return Ok(0);
+    }
+    let count = text.parse().ok().filter(|count| (1..=240).contains(count));
+    count.ok_or_else(|| format!("{text:?} is no count of errors; write 1 to 240, or off"))
+}
+
 pub(crate) fn run(client: &Client, output: &Output, command: PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::Show => show(client, output, "/pool", settings),
-        PoolCommand::Set { notice, warning, critical } => {
-            let update =
-                PoolUpdate { notice_percent: notice, warning_percent: warning, critical_percent: critical };
+        PoolCommand::Set { notice, warning, critical, evict_errors } => {
+            let update = PoolUpdate {
+                notice_percent: notice,
+                warning_percent: warning,
+                critical_percent: critical,
+                evict_errors,
+            };
             let settings: PoolSettings = client.patch("/pool", &update)?;
             output.show(&settings, self::settings);
             Ok(())
@@ -61,6 +78,13 @@ fn settings(settings: &PoolSettings) -> String {
         ("notice", percent(settings.notice_percent)),
         ("warning", percent(settings.warning_percent)),
         ("critical", percent(settings.critical_percent)),
+        (
+            "evict errors",
+            match settings.evict_errors {
+                0 => "off".to_owned(),
+                errors => format!("{errors} within an hour"),
+            },
+        ),
     ])
 }
 

@@ -1,7 +1,14 @@
 //! `quoin rebuild` and `quoin balance`: how fast data is rebuilt and moved, how far that is, and how evenly drives are used.
 
 use crate::{
-    Failure, Output, Size, client::Client, output::pairs, report::show, size::parse_rate, size_text, view,
+    Failure, Output, Size,
+    client::Client,
+    output::pairs,
+    report::show,
+    size::parse_rate,
+    size_text,
+    time::{Age, duration_text, parse_age},
+    view,
 };
 use clap::Subcommand;
 use quoin_api::{BalanceMode, Rebuild, RebuildUpdate};
@@ -15,10 +22,12 @@ pub enum RebuildCommand {
     Status,
     /// Set how fast the pool rebuilds, evacuates and balances, at least and at most
     #[command(
-        group = clap::ArgGroup::new("what").required(true).multiple(true).args(["min_rate", "max_rate"]),
+        group = clap::ArgGroup::new("what").required(true).multiple(true)
+            .args(["min_rate", "max_rate", "repair_delay"]),
         after_help = "Between the two, the pace follows what hosts need of the drives. The limits hold for the whole pool, at \
                       once, and stay.\n\nExamples:\n  quoin --data /srv/a rebuild set --min-rate 50M --max-rate 400M\n  \
-                      quoin --data /srv/a rebuild set --max-rate 0"
+                      quoin --data /srv/a rebuild set --max-rate 0\n  \
+                      quoin --data /srv/a rebuild set --repair-delay 4h"
     )]
     Set {
         /// Rebuild at least this much per second beside hosts, as far as the drives can; 0 for nothing while hosts need all
@@ -27,6 +36,9 @@ pub enum RebuildCommand {
         /// Rebuild at most this much per second, at least 64K; 0 for no limit
         #[arg(long, value_name = "SIZE", value_parser = parse_rate)]
         max_rate: Option<Size>,
+        /// Wait this long for a drive that went away before what it holds is rebuilt, as 90s, 60m, 4h; 0s for not at all
+        #[arg(long, value_name = "TIME", value_parser = parse_age)]
+        repair_delay: Option<Age>,
     },
 }
 
@@ -58,11 +70,12 @@ pub enum BalanceCommand {
 pub(crate) fn rebuild(client: &Client, output: &Output, command: RebuildCommand) -> Result<(), Failure> {
     match command {
         RebuildCommand::Status => show(client, output, "/rebuild", status),
-        RebuildCommand::Set { min_rate, max_rate } => {
+        RebuildCommand::Set { min_rate, max_rate, repair_delay } => {
             let bytes = |size: Option<Size>| size.map(|size| size.0);
             let update = RebuildUpdate {
                 min_rate_bytes_s: bytes(min_rate),
                 max_rate_bytes_s: bytes(max_rate),
+                repair_delay_s: repair_delay.map(Age::seconds),
                 balance: None,
             };
             let rebuild: Rebuild = client.patch("/rebuild", &update)?;
@@ -101,6 +114,7 @@ fn status(rebuild: &Rebuild) -> String {
         ("rebuild", running),
         ("min rate", least),
         ("max rate", rate(rebuild.max_rate_bytes_s)),
+        ("repair delay", duration_text(rebuild.repair_delay_s)),
         ("balance", format!("{}{moves}", rebuild.balance)),
         ("drives", format!("the fullest and the emptiest are {} % apart", rebuild.apart_percent)),
     ])

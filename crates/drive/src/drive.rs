@@ -32,10 +32,13 @@ use std::{
 };
 
 mod counters;
+mod failure;
 mod fence;
 
 use counters::Counters;
 pub use counters::DriveCounters;
+pub(crate) use failure::ENODEV;
+use failure::Failure;
 
 use fence::Own;
 
@@ -61,7 +64,7 @@ pub struct Drive {
 struct State {
     name: String,
     label: Mutex<Label>,
-    failed: OnceLock<String>,
+    failed: OnceLock<Failure>,
     /// What was written anew when it was opened.
     mended: Mutex<Vec<String>>,
     /// Which copy of the table of members was damaged, or older than the other, when they were read.
@@ -252,8 +255,14 @@ impl Drive {
         self.state.failed.get().is_some()
     }
 
+    /// Whether it failed because it is not there any more, or does not answer: it may come back with all it held. One that
+    /// answers with errors is not away.
+    pub fn is_away(&self) -> bool {
+        self.state.failed.get().is_some_and(|failure| failure.is_away)
+    }
+
     /// What its disk's operations took; `None` if the disk does not measure it.
-    pub fn latencies(&self) -> Option<&DiskInstruments> {
+    pub fn latencies(&self) -> Option<Arc<DiskInstruments>> {
         self.disk.instruments()
     }
 
@@ -349,6 +358,13 @@ impl Drive {
         self.flush().await
     }
 
+    /// Lets go of the disk: others may use it once what is under way is over. No operation succeeds from now on.
+    pub fn let_go(&self) {
+        let cause = "the pool does not have it any more".to_owned();
+        let _ = self.state.failed.set(Failure { cause, is_away: false });
+        self.disk.let_go();
+    }
+
     /// Both copies of a grant page, whatever is in them, or why one cannot be read.
     ///
     /// # Errors
@@ -436,7 +452,7 @@ impl Drive {
                     state.counters.read_bytes.fetch_add(len as u64, Relaxed);
                 }
                 // Nothing will be heard of the writes under way either.
-                Err(error @ DiskError::TimedOut { .. }) => state.fail(error.to_string()),
+                Err(error @ DiskError::TimedOut { .. }) => state.fail_by(error),
                 Err(_) => {
                     state.counters.errors.fetch_add(1, Relaxed);
                 }
@@ -476,7 +492,7 @@ impl Drive {
 
     /// As of another writer session than this one, if one is given.
     fn depart_as(&self, of: Option<WriterSession>, op: DiskOp) -> Result<(Flight, Completion), DriveError> {
-        if let Some(cause) = self.state.failed.get() {
+        if let Some(Failure { cause, .. }) = self.state.failed.get() {
             return Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() });
         }
         // NOTE: with the gate locked. A fence that is raised next waits for what is let in here.
@@ -535,7 +551,7 @@ impl Flight {
                 Err(DriveError::NoRoom { drive: self.state.name.clone() })
             }
             Err(error) => {
-                self.state.fail(error.to_string());
+                self.state.fail_by(&error);
                 Err(error.into())
             }
         }
@@ -572,6 +588,11 @@ impl State {
 
     fn fail(&self, cause: String) {
         self.counters.errors.fetch_add(1, Relaxed);
-        let _ = self.failed.set(cause);
+        let _ = self.failed.set(Failure { cause, is_away: false });
+    }
+
+    fn fail_by(&self, error: &DiskError) {
+        self.counters.errors.fetch_add(1, Relaxed);
+        let _ = self.failed.set(Failure::by(error));
     }
 }

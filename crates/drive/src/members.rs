@@ -10,7 +10,7 @@
 //! 3. The journal's set is not empty. Its members are needed and have the journal role.
 //!
 //! Invariants of a change ([`Members::change_problem`]):
-//! 4. No member disappears; what is gone stays gone, and what failed does not come back.
+//! 4. No member disappears; what is gone stays gone, and what failed does not come back. What is absent may.
 //! 5. At least one voter of the table before is still needed. The new table is written to it, so an opening that
 //!    reads all voters of an older table finds the newer one.
 //! 6. The journal's set changes only with its generation.
@@ -39,7 +39,7 @@ pub const MEMBERS_OFFSETS: [u64; 2] = [1 << 20, (1 << 20) + COPY_BYTES];
 /// Size of a page of the table.
 pub const MEMBERS_PAGE_BYTES: usize = 4096;
 /// Members that a page tells of.
-pub const MEMBERS_PER_PAGE: usize = 63;
+pub const MEMBERS_PER_PAGE: usize = 56;
 
 /// Room for a copy.
 const COPY_BYTES: u64 = 128 << 10;
@@ -59,6 +59,7 @@ struct RawMember {
     slabs: U32,
     domain: [u8; DOMAIN_MAX_BYTES],
     failed_at: U64,
+    absent_since_ms: U64,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -77,7 +78,7 @@ struct RawPage {
     checksum: U64,
 }
 
-const _: () = assert!(size_of::<RawMember>() == 64);
+const _: () = assert!(size_of::<RawMember>() == 72);
 const _: () = assert!(size_of::<RawPage>() == MEMBERS_PAGE_BYTES);
 const _: () = assert!(std::mem::offset_of!(RawPage, entries) == 56);
 const _: () = assert!(std::mem::offset_of!(RawPage, checksum) == CHECKSUM_OFFSET);
@@ -95,6 +96,8 @@ pub enum MemberState {
     Failed = 3,
     /// It left.
     Gone = 4,
+    /// It went away, and the pool went on without it. It may come back, and then it is brought up to date.
+    Absent = 5,
 }
 
 impl fmt::Display for MemberState {
@@ -104,6 +107,7 @@ impl fmt::Display for MemberState {
             Self::Leaving => "leaving",
             Self::Failed => "failed",
             Self::Gone => "gone",
+            Self::Absent => "absent",
         })
     }
 }
@@ -127,8 +131,11 @@ pub struct Member {
     pub slabs: u32,
     /// The name of its fault domain: drives with the same name may fail together. Empty: it is a domain of its own.
     pub domain: String,
-    /// Generation of the table that was the first to call it failed; 0 if it has not failed.
+    /// Generation of the table with which the pool went on without it; 0 if it has not, or if the drive is back and nothing of
+    /// the journal is needed that began before.
     pub failed_at: MembersGeneration,
+    /// When it went away, in milliseconds since 1970; 0 unless it is absent.
+    pub absent_since_ms: u64,
 }
 
 impl Member {
@@ -137,9 +144,14 @@ impl Member {
         matches!(self.state, MemberState::Active | MemberState::Leaving)
     }
 
+    /// Whether it was lost and is back, and parts of the journal that began before may be needed still.
+    pub fn is_returning(&self) -> bool {
+        self.is_needed() && self.failed_at.0 > 0
+    }
+
     /// Whether the pool went on without it, and segments may still name it.
     pub fn is_lost(&self) -> bool {
-        self.state == MemberState::Failed
+        matches!(self.state, MemberState::Failed | MemberState::Absent)
     }
 }
 
@@ -184,6 +196,7 @@ impl Members {
             slabs: label.slabs(),
             domain,
             failed_at: MembersGeneration(0),
+            absent_since_ms: 0,
         };
         let mut members = Self {
             pool,
@@ -241,12 +254,48 @@ impl Members {
     }
 
     /// Notes that a drive has failed, in the next table: the journal goes on without it, and no opening needs it any more.
+    ///
+    /// One that was absent comes back no more.
     pub fn fail(&mut self, index: DriveIndex) {
-        let next = self.generation.next();
-        if let Some(member) = self.get_mut(index).filter(|member| member.is_needed()) {
-            (member.state, member.in_journal, member.votes) = (MemberState::Failed, false, false);
-            member.failed_at = next;
+        self.go_on_without(index, MemberState::Failed);
+        if let Some(member) = self.get_mut(index).filter(|member| member.state == MemberState::Absent) {
+            (member.state, member.absent_since_ms) = (MemberState::Failed, 0);
         }
+    }
+
+    /// Notes in the next table that a drive went away at a time, in milliseconds since 1970. One that leaves is not waited for:
+    /// it has failed.
+    pub fn miss(&mut self, index: DriveIndex, now_ms: u64) {
+        let leaves = self.get(index).is_some_and(|member| member.state == MemberState::Leaving);
+        let state = if leaves { MemberState::Failed } else { MemberState::Absent };
+        if self.go_on_without(index, state)
+            && let Some(member) = self.get_mut(index).filter(|member| member.state == MemberState::Absent)
+        {
+            member.absent_since_ms = now_ms;
+        }
+    }
+
+    /// Notes that an absent drive is back: it holds what it held, and gets more. It joins neither the journal nor the voters.
+    pub fn take_back(&mut self, index: DriveIndex) {
+        if let Some(member) = self.get_mut(index).filter(|member| member.state == MemberState::Absent) {
+            (member.state, member.absent_since_ms) = (MemberState::Active, 0);
+        }
+    }
+
+    /// Notes that nothing of the journal is needed any more that began before a drive came back.
+    pub fn settle(&mut self, index: DriveIndex) {
+        if let Some(member) = self.get_mut(index).filter(|member| member.is_needed()) {
+            member.failed_at = MembersGeneration(0);
+        }
+    }
+
+    /// True if the drive was needed until now.
+    fn go_on_without(&mut self, index: DriveIndex, state: MemberState) -> bool {
+        let next = self.generation.next();
+        let Some(member) = self.get_mut(index).filter(|member| member.is_needed()) else { return false };
+        (member.state, member.in_journal, member.votes) = (state, false, false);
+        member.failed_at = next;
+        true
     }
 
     /// Why no pool can have this table, if so.
@@ -309,6 +358,7 @@ impl Members {
         is_same
             && match member.state {
                 MemberState::Active | MemberState::Leaving => true,
+                MemberState::Absent => after.state != MemberState::Leaving,
                 MemberState::Failed => matches!(after.state, MemberState::Failed | MemberState::Gone),
                 MemberState::Gone => after.state == MemberState::Gone,
             }
@@ -405,6 +455,7 @@ fn raw(member: &Member) -> RawMember {
         + u8::from(member.votes) * FLAG_VOTES;
     raw.slabs = member.slabs.into();
     raw.failed_at = member.failed_at.0.into();
+    raw.absent_since_ms = member.absent_since_ms.into();
     raw.domain[..member.domain.len()].copy_from_slice(member.domain.as_bytes());
     raw
 }
@@ -420,6 +471,7 @@ fn member(raw: &RawMember) -> Option<Member> {
             2 => MemberState::Leaving,
             3 => MemberState::Failed,
             4 => MemberState::Gone,
+            5 => MemberState::Absent,
             _ => return None,
         },
         in_journal: raw.flags & FLAG_IN_JOURNAL != 0,
@@ -427,5 +479,6 @@ fn member(raw: &RawMember) -> Option<Member> {
         slabs: raw.slabs.get(),
         domain: std::str::from_utf8(&raw.domain[..domain_len]).ok()?.to_owned(),
         failed_at: MembersGeneration(raw.failed_at.get()),
+        absent_since_ms: raw.absent_since_ms.get(),
     })
 }

@@ -5,11 +5,13 @@
 //! to every voter of the table before it that is still needed, so if there were a newer one, one of them would
 //! have it. A table that is found on some voters only comes from an interrupted change. Taking it and dropping
 //! it would both be right. Opening takes it and writes it to all voters, under a new epoch, as soon as it has
-//! raised that on all drives. With one copy of everything, opening needs all voters; a pool that survives the
-//! loss of *n* drives will need all but *n*.
+//! raised that on all drives.
+//!
+//! A set may also be found without some of the drives that the table calls needed: [`DriveSet::open_some`]. Whether the table
+//! counts all the same, and whether the others hold enough, is for the pool to decide.
 
 use crate::{Drive, DriveError, Member, MemberState, Members, MembersCopy};
-use quoin_base::{DriveId, Epoch};
+use quoin_base::{DriveId, DriveIndex, Epoch};
 use quoin_world::Disk;
 use std::{collections::BTreeMap, future::Future, sync::Arc};
 
@@ -23,6 +25,15 @@ pub struct DriveSet {
     pub left_out: Vec<(String, DriveError)>,
     /// Copies of the table that are damaged or cannot be read, in words.
     pub damaged: Vec<String>,
+    /// Drives that it needs and that are not there; none unless that was allowed.
+    pub missing: Vec<DriveIndex>,
+}
+
+/// Whether drives that are needed may be missing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lacking {
+    Refused,
+    Allowed,
 }
 
 /// Opens the drives of one pool that it needs, in the order of their numbers. What else is among `disks`, such as a drive
@@ -39,7 +50,7 @@ pub async fn open_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, Driv
 /// # Errors
 /// Those of [`DriveSet::open`], but for errors of writing.
 pub async fn inspect_set(disks: Vec<Arc<dyn Disk>>) -> Result<Vec<Arc<Drive>>, DriveError> {
-    Ok(DriveSet::of_disks(disks, Drive::inspect).await?.drives)
+    Ok(DriveSet::of_disks(disks, Drive::inspect, Lacking::Refused).await?.drives)
 }
 
 impl DriveSet {
@@ -52,12 +63,21 @@ impl DriveSet {
     /// The first drive's own error if none can be opened, [`DriveError::NotOpened`] if the pool needs drives
     /// that may be among those that cannot; otherwise the errors of [`DriveSet::of`].
     pub async fn open(disks: Vec<Arc<dyn Disk>>) -> Result<Self, DriveError> {
-        Self::of_disks(disks, Drive::open).await
+        Self::of_disks(disks, Drive::open, Lacking::Refused).await
+    }
+
+    /// The same, but drives that the pool needs may be missing, or lag behind: [`DriveSet::missing`] tells.
+    ///
+    /// # Errors
+    /// Those of [`DriveSet::open`], but for drives that are missing.
+    pub async fn open_some(disks: Vec<Arc<dyn Disk>>) -> Result<Self, DriveError> {
+        Self::of_disks(disks, Drive::open, Lacking::Allowed).await
     }
 
     async fn of_disks<F>(
         disks: Vec<Arc<dyn Disk>>,
         open: impl Fn(Arc<dyn Disk>) -> F,
+        lacking: Lacking,
     ) -> Result<Self, DriveError>
     where
         F: Future<Output = Result<Arc<Drive>, DriveError>>,
@@ -73,7 +93,7 @@ impl DriveSet {
         // The drives that could be opened tell whether the others are needed.
         let set = match (drives.is_empty(), refused.is_empty()) {
             (true, false) => return Err(refused.remove(0).1),
-            _ => Self::of(drives).await,
+            _ => Self::find(drives, lacking).await,
         };
         match set {
             Ok(mut set) => {
@@ -98,7 +118,19 @@ impl DriveSet {
     /// those of one pool. [`DriveError::NoMembers`], [`DriveError::MembersLost`] or [`DriveError::Missing`]
     /// if a table of members, or a drive that it needs, is not there. [`DriveError::Differs`] or
     /// [`DriveError::Stale`] if a drive does not fit the table or was away.
-    pub async fn of(mut drives: Vec<Arc<Drive>>) -> Result<Self, DriveError> {
+    pub async fn of(drives: Vec<Arc<Drive>>) -> Result<Self, DriveError> {
+        Self::find(drives, Lacking::Refused).await
+    }
+
+    /// The same, but drives may be missing, as with [`DriveSet::open_some`].
+    ///
+    /// # Errors
+    /// Those of [`DriveSet::of`], but for drives that are missing.
+    pub async fn of_some(drives: Vec<Arc<Drive>>) -> Result<Self, DriveError> {
+        Self::find(drives, Lacking::Allowed).await
+    }
+
+    async fn find(mut drives: Vec<Arc<Drive>>, lacking: Lacking) -> Result<Self, DriveError> {
         let Some(first) = drives.first() else { return Err(DriveError::NoDrives) };
         let pool = first.label().pool;
         for drive in &drives {
@@ -136,27 +168,51 @@ impl DriveSet {
                 false
             }
         });
-        let is_there = |member: &&Member| drives.iter().any(|drive| drive.label().drive == member.drive);
-        let missing: Vec<_> = members.needed().filter(|member| !is_there(member)).collect();
-        if !missing.is_empty() {
-            let missing: Vec<_> = missing.iter().map(|m| format!("{} ({})", m.index, m.drive)).collect();
-            let (total, present) = (members.needed().count(), listed(&drives));
-            return Err(DriveError::Missing { total, missing: missing.join(", "), present });
+        // One that lags behind was away while the others were opened: it is as if it was missing.
+        if lacking == Lacking::Allowed {
+            let stale: Vec<_> = stale(&drives).collect();
+            drives.retain(|drive| stale.iter().all(|(name, _)| name != drive.name()));
+            left_out.extend(stale);
         }
+        let is_there = |member: &&Member| drives.iter().any(|drive| drive.label().drive == member.drive);
+        let absent: Vec<_> = members.needed().filter(|member| !is_there(member)).collect();
+        if !absent.is_empty() && (lacking == Lacking::Refused || drives.is_empty()) {
+            return Err(missing(&members, &drives));
+        }
+        let missing = absent.into_iter().map(|member| member.index).collect();
         for drive in &drives {
             fits(drive, &members)?;
         }
         // A voter without a table may have had a newer one than that which was found.
         vouched_for(&members, &drives, &tables)?;
-        let newest = newest_epoch(&drives);
-        for drive in &drives {
-            let found = drive.epoch();
-            if found.0.saturating_add(1) < newest.0 {
-                return Err(DriveError::Stale { drive: drive.name().into(), found, newest });
-            }
+        if let Some((_, why)) = stale(&drives).next() {
+            return Err(why);
         }
-        Ok(Self { drives, members, left_out, damaged })
+        Ok(Self { drives, members, left_out, damaged, missing })
     }
+
+    /// Why the set cannot be used without what is missing.
+    pub fn refusal(&self) -> DriveError {
+        missing(&self.members, &self.drives)
+    }
+}
+
+fn missing(members: &Members, drives: &[Arc<Drive>]) -> DriveError {
+    let is_there = |member: &&Member| drives.iter().any(|drive| drive.label().drive == member.drive);
+    let missing = members.needed().filter(|member| !is_there(member));
+    let missing: Vec<_> = missing.map(|m| format!("{} ({})", m.index, m.drive)).collect();
+    let (total, present) = (members.needed().count(), listed(drives));
+    DriveError::Missing { total, missing: missing.join(", "), present }
+}
+
+/// Those that were away while the pool was opened more than once.
+fn stale(drives: &[Arc<Drive>]) -> impl Iterator<Item = (String, DriveError)> {
+    let newest = newest_epoch(drives);
+    let lags = move |drive: &&Arc<Drive>| drive.epoch().0.saturating_add(1) < newest.0;
+    drives.iter().filter(lags).map(move |drive| {
+        let name = drive.name().to_owned();
+        (name.clone(), DriveError::Stale { drive: name, found: drive.epoch(), newest })
+    })
 }
 
 /// What a drive has of the table of members.
@@ -194,6 +250,10 @@ fn stranger(drive: &Drive, members: &Members) -> Option<DriveError> {
     let member = members.get(label.index).filter(|member| member.drive == label.drive);
     let why = match member.map(|member| member.state) {
         Some(MemberState::Active | MemberState::Leaving) => return None,
+        Some(MemberState::Absent) => {
+            "it was away while the pool went on without it; once the pool is open, the array brings it up to date and takes it \
+             back"
+        }
         Some(MemberState::Failed) => {
             "it failed and the pool went on without it, so what it holds is stale; take it out of the configuration, and \
              erase it before it is used again"

@@ -17,12 +17,18 @@
 use crate::{
     DriveError,
     bugs::{Bug, planted},
+    drive::ENODEV,
 };
 use quoin_world::{
-    Completion, Disk, DiskError, DiskInstruments, DiskOp, Mutex, Outstanding, Thread, World,
+    Completion, Disk, DiskError, DiskInstruments, DiskOp, Mutex, Outstanding, RwLock, Thread, World,
     atomic::{AtomicBool, Ordering},
 };
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 /// The watch looks so many times until a drive is suspect.
 const LOOKS_UNTIL_SUSPECT: u32 = 8;
@@ -87,6 +93,8 @@ struct Inner {
     /// Of the newest opening.
     failed: Arc<AtomicBool>,
     timeouts: u64,
+    /// The newest.
+    opening: Weak<WatchedDisk>,
 }
 
 struct UnderWay {
@@ -96,7 +104,13 @@ struct UnderWay {
 
 /// The disk of one opening.
 struct WatchedDisk {
-    disk: Arc<dyn Disk>,
+    /// `None`: it was let go.
+    disk: RwLock<Option<Arc<dyn Disk>>>,
+    name: String,
+    len_bytes: u64,
+    block_bytes: u32,
+    may_lack_room: bool,
+    instruments: Option<Arc<DiskInstruments>>,
     watch: Arc<DriveWatch>,
     failed: Arc<AtomicBool>,
 }
@@ -126,6 +140,7 @@ impl DriveWatch {
             sweep_at: SWEPT_AT,
             failed: Arc::new(AtomicBool::new(false)),
             timeouts: 0,
+            opening: Weak::new(),
         };
         let (told, hurried) = (Box::new(told), AtomicBool::new(false));
         Arc::new(Self { world, patience, look_every, told, hurried, inner: Mutex::new(inner) })
@@ -146,8 +161,27 @@ impl DriveWatch {
         }
         // From here on a failure is one of this opening.
         inner.failed = failed.clone();
-        drop(inner);
-        Ok(Arc::new(WatchedDisk { disk, watch: self.clone(), failed }))
+        let watched = Arc::new(WatchedDisk {
+            name: disk.name().to_owned(),
+            len_bytes: disk.len_bytes(),
+            block_bytes: disk.block_bytes(),
+            may_lack_room: disk.may_lack_room(),
+            instruments: disk.instruments(),
+            disk: RwLock::new(Some(disk)),
+            watch: self.clone(),
+            failed,
+        });
+        inner.opening = Arc::downgrade(&watched);
+        Ok(watched)
+    }
+
+    /// Lets go of the disk of the last opening, whoever holds that: its lock goes when no operation is under way any more.
+    /// What is submitted to it from now on fails, as if the drive was not there.
+    pub fn let_go(&self) {
+        let opening = self.inner.lock().opening.upgrade();
+        let disk = opening.and_then(|opening| opening.disk.write().take());
+        // NOTE: not with a lock held: closing a disk may take a while.
+        drop(disk);
     }
 
     /// How many operations are under way, those that were given up included.
@@ -261,33 +295,57 @@ impl DriveWatch {
     }
 }
 
+impl WatchedDisk {
+    /// Why nothing can be submitted to it any more.
+    fn is_gone(&self, op: &DiskOp) -> DiskError {
+        let (operation, offset, len) = match op {
+            DiskOp::Read { offset, buf } => ("read", *offset, buf.len() as u64),
+            DiskOp::Write { offset, data, .. } => {
+                ("write", *offset, data.iter().map(|s| s.len() as u64).sum())
+            }
+            DiskOp::Flush => ("flush", 0, 0),
+            DiskOp::Discard { offset, len } => ("discard", *offset, *len),
+        };
+        let source = io::Error::from_raw_os_error(ENODEV);
+        DiskError::Io { disk: self.name.clone(), operation, offset, len, source }
+    }
+}
+
 impl Disk for WatchedDisk {
     fn name(&self) -> &str {
-        self.disk.name()
+        &self.name
     }
 
     fn len_bytes(&self) -> u64 {
-        self.disk.len_bytes()
+        self.len_bytes
     }
 
     fn block_bytes(&self) -> u32 {
-        self.disk.block_bytes()
+        self.block_bytes
     }
 
     fn may_lack_room(&self) -> bool {
-        self.disk.may_lack_room()
+        self.may_lack_room
     }
 
-    fn instruments(&self) -> Option<&DiskInstruments> {
-        self.disk.instruments()
+    fn instruments(&self) -> Option<Arc<DiskInstruments>> {
+        self.instruments.clone()
+    }
+
+    fn let_go(&self) {
+        if let Some(disk) = &*self.disk.read() {
+            disk.let_go();
+        }
     }
 
     fn submit(&self, op: DiskOp) -> Completion {
         if self.failed.load(Ordering::Acquire) {
-            return Completion::ready(Err(self.watch.timed_out(self.disk.name())));
+            return Completion::ready(Err(self.watch.timed_out(&self.name)));
         }
-        let completion = self.disk.submit(op);
-        self.watch.begun(completion.outstanding(), &self.failed, self.disk.name());
+        let disk = self.disk.read();
+        let Some(disk) = &*disk else { return Completion::ready(Err(self.is_gone(&op))) };
+        let completion = disk.submit(op);
+        self.watch.begun(completion.outstanding(), &self.failed, &self.name);
         completion
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Opening {
     drive: Arc<EmulatedDrive>,
     below: Arc<dyn Disk>,
     generation: u64,
-    instruments: DiskInstruments,
+    instruments: Arc<DiskInstruments>,
 }
 
 /// What callers hold.
@@ -36,7 +36,7 @@ struct Described {
 
 impl Opening {
     pub(crate) fn disk(drive: Arc<EmulatedDrive>, below: Arc<dyn Disk>, generation: u64) -> Arc<dyn Disk> {
-        let instruments = DiskInstruments::default();
+        let instruments = Arc::default();
         Arc::new(EmulatedDisk(Arc::new(Self { drive, below, generation, instruments })))
     }
 
@@ -136,8 +136,12 @@ impl Disk for EmulatedDisk {
         self.0.below.may_lack_room()
     }
 
-    fn instruments(&self) -> Option<&DiskInstruments> {
-        Some(&self.0.instruments)
+    fn instruments(&self) -> Option<Arc<DiskInstruments>> {
+        Some(self.0.instruments.clone())
+    }
+
+    fn let_go(&self) {
+        self.0.below.let_go();
     }
 
     fn submit(&self, op: DiskOp) -> Completion {

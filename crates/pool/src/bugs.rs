@@ -140,6 +140,8 @@ pub enum Bug {
     MembersBeforeHardened = 100,
     /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.
     MemberBeforeGrants = 101,
+    /// The journal goes on on a drive that is added before the table of members has it. A test of the pool finds it.
+    JoinBeforeMember = 190,
     /// A drive is gone while columns and copies of the segment table lie on it.
     GoneTooSoon = 180,
     /// A slab that a column left is used again before a checkpoint that does not name it is durable.
@@ -147,6 +149,12 @@ pub enum Bug {
     /// A column that was moved, or a new copy of the segment table, counts as protection before a durable checkpoint names it. A
     /// test of the pool finds it.
     CountUnnamed = 200,
+    /// A drive comes back before a checkpoint that knows of its loss is durable.
+    ReturnBeforeFlags = 201,
+    /// What a drive that came back lacks counts as there.
+    ForgetMissed = 202,
+    /// A pool is opened with whatever voters are there.
+    OpenMinority = 203,
     /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
@@ -197,7 +205,10 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 73] = [
+    pub const ALL: [Bug; 76] = [
+        Bug::ReturnBeforeFlags,
+        Bug::ForgetMissed,
+        Bug::OpenMinority,
         Bug::GoneTooSoon,
         Bug::ReuseLeftEarly,
         Bug::TrustParity,

@@ -49,6 +49,7 @@ pub use lifecycle::{
     stats::{PoolStats, RecoveryStats, Removal, SliceSpace, VolumeStats},
 };
 pub use meta::{ObjectKind, Transaction};
+pub use quoin_stripe::{HedgedReads, Hedging};
 pub use space::report::{PoolSpace, VolumeSpace};
 pub use store::{
     health::PoolState,

@@ -62,6 +62,7 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
                         taken from [serve] in quoin.toml.\n\nExamples:\n  quoin serve --data /srv/a\n  \
                         quoin serve --data /srv/a --iscsi 10.0.0.5:3260 --api 127.0.0.1:8470\n  \
                         quoin serve --data /srv/a --nbd 127.0.0.1:10809\n  \
+                        quoin serve --data /srv/a --without-missing\n  \
                         quoin serve --data /srv/a --nbd 10.0.0.5:10809 --nbd-tls-cert server.pem \
                         --nbd-tls-key server.key --nbd-tls-client-ca ca.pem"
 )]
@@ -88,6 +89,10 @@ pub(crate) struct Args {
     /// [default: 20]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     drive_fail: Option<u32>,
+    /// Start without drives that are missing, also where the others do not tell whether the pool was used with those alone:
+    /// you know that it was not
+    #[arg(long)]
+    without_missing: bool,
     #[command(flatten)]
     nbd: nbd::Args,
 }
@@ -113,6 +118,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let api = listen("api", wanted, DEFAULT_API)?;
     let limit = args.memory_limit.or(config.serve.memory_limit.map(|size| size.0.to_string()));
     let memory = memory::shares(limit.as_deref())?;
+    let without_missing = args.without_missing;
     let Some((suspect, fail)) = config.serve.drive_seconds(args.drive_suspect, args.drive_fail) else {
         return Err(Failure::usage(
             "not served",
@@ -134,7 +140,8 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let listening = Listening { iscsi, nbd, api };
     let bay =
         PathBay::new(data.drive_paths(&config), patience).with_emulated(emulated(&data, &config, &world));
-    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, memory, (bay, listening)));
+    let opening = Opening { memory, without_missing };
+    let outcome = block_on(serve(&data, &config, [token, metrics_token], &world, opening, (bay, listening)));
     drop(fs::remove_file(data.file(API_FILE)));
     world.shutdown();
     outcome
@@ -211,12 +218,18 @@ fn array_options(
     }
 }
 
+/// How the pool is opened.
+struct Opening {
+    memory: MemoryShares,
+    without_missing: bool,
+}
+
 async fn serve(
     data: &DataDir,
     config: &Config,
     [token, metrics_token]: [Token; 2],
     world: &Arc<LinuxWorld>,
-    memory: MemoryShares,
+    Opening { memory, without_missing }: Opening,
     (bay, listening): (PathBay, Listening),
 ) -> Result<(), Failure> {
     let Listening { iscsi, nbd, api } = listening;
@@ -230,7 +243,8 @@ async fn serve(
     let portal = iscsi.local_addr().map_err(broken)?;
     let api_address = api.local_addr().map_err(broken)?;
     let target = Target::new(&config.iqn);
-    let options = array_options(config, portal, nbd.addresses(), &memory);
+    let mut options = array_options(config, portal, nbd.addresses(), &memory);
+    options.pool_options.without_missing = without_missing;
     // The array, with its drives and the notes of its event log.
     let notes = Arc::new(FileNotes::new(data.file(NOTES_FILE)));
     let bay = ServingBay { drives: bay, notes, data: data.clone() };

@@ -1,6 +1,6 @@
 //! The drives of a pool, as the columns of its segments.
 
-use crate::{Column, StripeError, StripeSet};
+use crate::{Column, StripeError, StripeSet, hedge::Hedge};
 use futures_util::{
     FutureExt,
     future::{Either, join_all, ready},
@@ -9,32 +9,64 @@ use quoin_base::{ByteRange, DriveIndex};
 use quoin_drive::{Drive, MAX_MEMBERS};
 use quoin_world::{
     Buf,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use std::{
     future::Future,
     sync::{Arc, OnceLock},
 };
 
-/// The drives of a pool, to reach the columns of its segments. Drives may be added while other
+/// The drives of a pool, to reach the columns of its segments. Drives may be added, and opened anew, while other
 /// threads read: looking a drive up takes no lock.
 #[derive(Clone)]
 pub struct Columns(Arc<Places>);
 
 struct Places {
-    /// By [`DriveIndex`]. A number is never used again, so a place is filled once.
+    /// By [`DriveIndex`]. A number is never used for another drive.
     all: Box<[Place]>,
     /// Places from here on are empty.
     end: AtomicUsize,
+    hedge: Hedge,
 }
 
 /// On a cache line of its own: threads that read different drives do not pass lines to and fro.
 #[derive(Default)]
 #[repr(align(64))]
-struct Place {
-    drive: OnceLock<Arc<Drive>>,
+pub(crate) struct Place {
+    first: OnceLock<Opening>,
     /// Reads of segments in flight.
     reads: AtomicUsize,
+    /// Reads that were late lately.
+    pub(crate) late: AtomicUsize,
+    /// It is read only where there is no other way.
+    pub(crate) slow: AtomicBool,
+}
+
+/// A drive as it was opened, and as it was opened after that, if it came back. There are few: what is opened anew is
+/// walked to.
+struct Opening {
+    drive: Arc<Drive>,
+    next: OnceLock<Box<Opening>>,
+}
+
+impl Opening {
+    fn of(drive: Arc<Drive>) -> Self {
+        Self { drive, next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &Opening {
+        let mut last = self;
+        while let Some(next) = last.next.get() {
+            last = next;
+        }
+        last
+    }
+}
+
+impl Place {
+    fn drive(&self) -> Option<&Arc<Drive>> {
+        self.first.get().map(|first| &first.last().drive)
+    }
 }
 
 /// A read in flight.
@@ -57,7 +89,7 @@ impl Columns {
     /// Over these drives.
     pub fn new(drives: Vec<Arc<Drive>>) -> Self {
         let all = (0..MAX_MEMBERS).map(|_| Place::default()).collect();
-        let columns = Self(Arc::new(Places { all, end: AtomicUsize::new(0) }));
+        let columns = Self(Arc::new(Places { all, end: AtomicUsize::new(0), hedge: Hedge::default() }));
         drives.into_iter().for_each(|drive| columns.add(drive));
         columns
     }
@@ -68,15 +100,27 @@ impl Columns {
     /// There was a drive with its number.
     pub fn add(&self, drive: Arc<Drive>) {
         let place = usize::from(drive.index().0);
-        let is_new = self.0.all[place].drive.set(drive).is_ok();
+        let is_new = self.0.all[place].first.set(Opening::of(drive)).is_ok();
         assert!(is_new, "a number belongs to one drive");
         self.0.end.fetch_max(place + 1, Ordering::Release);
+    }
+
+    /// A drive that came back takes the place of the same drive as it was opened before. It is added if it was not open.
+    pub fn replace(&self, drive: Arc<Drive>) {
+        let place = &self.0.all[usize::from(drive.index().0)];
+        match place.first.get() {
+            Some(first) => {
+                let was_set = first.last().next.set(Box::new(Opening::of(drive))).is_ok();
+                assert!(was_set, "a drive comes back once at a time");
+            }
+            None => self.add(drive),
+        }
     }
 
     /// The drives, in the order of their numbers.
     pub fn drives(&self) -> impl Iterator<Item = &Arc<Drive>> {
         let places = &self.0.all[..self.0.end.load(Ordering::Acquire)];
-        places.iter().filter_map(|place| place.drive.get())
+        places.iter().filter_map(Place::drive)
     }
 
     /// The drive of this index.
@@ -85,7 +129,7 @@ impl Columns {
     /// [`StripeError::NoSuchDrive`] if the pool has no drive with this number.
     pub fn drive(&self, index: DriveIndex) -> Result<&Arc<Drive>, StripeError> {
         let place = self.0.all.get(usize::from(index.0));
-        place.and_then(|place| place.drive.get()).ok_or(StripeError::NoSuchDrive(index))
+        place.and_then(Place::drive).ok_or(StripeError::NoSuchDrive(index))
     }
 
     /// Whether the drive of a column is not there or has failed.
@@ -104,6 +148,22 @@ impl Columns {
     pub(crate) fn reads_in_flight(&self, column: Column) -> usize {
         let place = self.0.all.get(usize::from(column.drive.0));
         place.map_or(0, |place| place.reads.load(Ordering::Relaxed))
+    }
+
+    /// When reads are late, and what was done about it.
+    pub(crate) fn hedge(&self) -> &Hedge {
+        &self.0.hedge
+    }
+
+    /// How fast a drive answers.
+    pub(crate) fn pace_of(&self, drive: DriveIndex) -> Option<&Place> {
+        self.0.all.get(usize::from(drive.0))
+    }
+
+    /// Forgets which reads were late.
+    pub(crate) fn forget_late(&self) {
+        let places = &self.0.all[..self.0.end.load(Ordering::Acquire)];
+        places.iter().for_each(|place| place.late.store(0, Ordering::Relaxed));
     }
 
     /// The largest block of the drives that hold these columns: what is written to them begins in

@@ -16,7 +16,8 @@
 //! a write that returned has reached every column it concerns, but for those it names (not yet
 //! hardened: see [`Columns::flush`]); parity is never changed in part, so no interrupted write
 //! damages data that was there before; a read returns what was written or an error, for as long as
-//! no more columns are lost than there are columns of parity.
+//! no more columns are lost than there are columns of parity; a drive that answers late delays a
+//! read within one column no longer than the caller says, as far as the others can answer.
 //!
 //! Does not: know checksums. Who finds that data is not what it should be says which columns to do
 //! without ([`alternatives`], [`Columns::read_without`]). Assumes of drives: what
@@ -28,6 +29,7 @@ mod columns;
 mod error;
 mod gather;
 mod geometry;
+mod hedge;
 mod parity;
 mod read;
 mod repair;
@@ -40,5 +42,6 @@ pub use alternatives::{alternatives, columns_of};
 pub use columns::Columns;
 pub use error::StripeError;
 pub use geometry::{Column, ColumnSet, Geometry, StripeSet};
+pub use hedge::{HedgedReads, Hedging};
 pub use read::Read;
 pub use write::Written;

@@ -5,6 +5,7 @@
 //! 2. A drive that refuses writes may have missed some that the set does not know of yet. It is
 //!    read only where the range does not follow from the others.
 //! 3. A column whose read fails is not read again by the same call.
+//! 4. A column of a drive that is slow is read only where the range does not follow from the others.
 
 use crate::{
     ColumnSet, Columns, StripeError, StripeSet,
@@ -33,6 +34,8 @@ pub(crate) struct Lost {
     never: ColumnSet,
     /// Only if there is no other way: their drives refuse writes.
     failed: ColumnSet,
+    /// Rather not: their drives are slow.
+    slow: ColumnSet,
     /// Columns that a drive failed to read.
     unread: ColumnSet,
     /// The first error of a drive.
@@ -43,10 +46,12 @@ impl Lost {
     /// What is not to be read of a segment, `without` included.
     pub(crate) fn new(columns: &Columns, set: &StripeSet, without: ColumnSet) -> Self {
         let none = ColumnSet::default();
-        let mut lost = Self { never: unusable(set, without), failed: none, unread: none, error: None };
+        let mut lost =
+            Self { never: unusable(set, without), failed: none, slow: none, unread: none, error: None };
         for (place, column) in set.columns.iter().enumerate() {
             match columns.drive(column.drive) {
                 Ok(drive) if drive.is_failed() => lost.failed = lost.failed.with(ColumnSet::one(place)),
+                Ok(_) if columns.is_slow(*column) => lost.slow = lost.slow.with(ColumnSet::one(place)),
                 Ok(_) => {}
                 Err(_) => lost.never = lost.never.with(ColumnSet::one(place)),
             }
@@ -55,9 +60,15 @@ impl Lost {
     }
 
     /// The columns not to read, in the order in which to try: first also without those whose drives
-    /// have failed.
-    pub(crate) fn to_avoid(&self) -> [ColumnSet; 2] {
-        [self.never.with(self.failed), self.never]
+    /// are slow or have failed.
+    pub(crate) fn to_avoid(&self) -> [ColumnSet; 3] {
+        let [lost, needed] = [self.lost(), self.never];
+        [lost.with(self.slow), lost, needed]
+    }
+
+    /// Those that hold nothing, or whose drives have failed.
+    pub(crate) fn lost(&self) -> ColumnSet {
+        self.never.with(self.failed)
     }
 
     /// From now on a column is not read any more.
@@ -135,56 +146,33 @@ impl Columns {
     ) -> Result<Read, StripeError> {
         assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is read, which is not whole units");
         set.check()?;
+        let error = match self.direct_place(set, range, without) {
+            Some(place) => match self.read_direct(set, range, without, place).await {
+                Ok(read) => return Ok(read),
+                Err(error) => Some((place, error)),
+            },
+            None => None,
+        };
+        Box::pin(self.read_other_way(set, range, without, error)).await
+    }
+
+    /// The one column that a range can be read from as it is, if that is the best way.
+    fn direct_place(&self, set: &StripeSet, range: ByteRange, without: ColumnSet) -> Option<usize> {
         if set.geometry.data == 1 {
-            return self.read_copy(set, range, without).await;
+            return self.copy_to_read(set, &Lost::new(self, set, without), range.offset);
         }
         let place = set.geometry.column_of(range.offset);
+        let column = set.columns[place];
         let is_direct = set.geometry.is_one_strip(range)
             && !unusable(set, without).has(place)
-            && !self.is_lost(set.columns[place]);
-        let error = if is_direct {
-            let column_range = set.geometry.column_range(range, place);
-            match self.read_column(set.columns[place], column_range).await {
-                Ok(content) => return Ok(Read { content, unread: ColumnSet::default() }),
-                Err(error) => Some((place, error)),
-            }
-        } else {
-            None
-        };
-        Box::pin(self.read_strips(set, range, without, error)).await
+            && !self.is_lost(column)
+            && !self.is_slow(column);
+        is_direct.then_some(place)
     }
 
-    /// Reads a range of a mirror from one copy after the other until one can be read.
-    pub(crate) async fn read_copy(
-        &self,
-        set: &StripeSet,
-        range: ByteRange,
-        without: ColumnSet,
-    ) -> Result<Read, StripeError> {
-        let mut lost = Lost::new(self, set, without);
-        loop {
-            let copies = lost.to_avoid().map(|avoided| set.geometry.all().without(avoided));
-            let copies = copies.into_iter().find(|copies| !copies.is_empty()).unwrap_or_default();
-            let Some(place) = self.least_busy(set, copies, range.offset) else {
-                return Err(lost.into_error(set));
-            };
-            match self.read_column(set.columns[place], range).await {
-                Ok(content) => return Ok(Read { content, unread: lost.unread }),
-                Err(error) => lost.note(place, error)?,
-            }
-        }
-    }
-
-    /// The copy to read. Among equally busy ones it is another one after every [`TURN_BYTES`].
-    fn least_busy(&self, set: &StripeSet, copies: ColumnSet, offset: u64) -> Option<usize> {
-        let turn = (offset / TURN_BYTES) as usize % copies.len().max(1);
-        let from_turn_on = copies.iter().cycle().skip(turn).take(copies.len());
-        from_turn_on.min_by_key(|place| self.reads_in_flight(set.columns[*place]))
-    }
-
-    /// Reads a range that lies in several strips, or needs other columns than its own. `error`:
-    /// that column has failed already.
-    async fn read_strips(
+    /// Reads a range from other columns than its own, or from several. `error`: that column has
+    /// failed already.
+    pub(crate) async fn read_other_way(
         &self,
         set: &StripeSet,
         range: ByteRange,
@@ -195,6 +183,55 @@ impl Columns {
         if let Some((place, error)) = error {
             lost.note(place, error)?;
         }
+        match set.geometry.data {
+            1 => self.read_copies(set, range, lost).await,
+            _ => self.read_strips(set, range, lost).await,
+        }
+    }
+
+    /// Reads a range of a mirror from one copy after the other until one can be read.
+    pub(crate) async fn read_copy(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        without: ColumnSet,
+    ) -> Result<Read, StripeError> {
+        self.read_copies(set, range, Lost::new(self, set, without)).await
+    }
+
+    async fn read_copies(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        mut lost: Lost,
+    ) -> Result<Read, StripeError> {
+        loop {
+            let Some(place) = self.copy_to_read(set, &lost, range.offset) else {
+                return Err(lost.into_error(set));
+            };
+            match self.read_column(set.columns[place], range).await {
+                Ok(content) => return Ok(Read { content, unread: lost.unread }),
+                Err(error) => lost.note(place, error)?,
+            }
+        }
+    }
+
+    /// The copy to read next, if there is one.
+    fn copy_to_read(&self, set: &StripeSet, lost: &Lost, offset: u64) -> Option<usize> {
+        let copies = lost.to_avoid().map(|avoided| set.geometry.all().without(avoided));
+        let copies = copies.into_iter().find(|copies| !copies.is_empty()).unwrap_or_default();
+        self.least_busy(set, copies, offset)
+    }
+
+    /// The copy to read. Among equally busy ones it is another one after every [`TURN_BYTES`].
+    fn least_busy(&self, set: &StripeSet, copies: ColumnSet, offset: u64) -> Option<usize> {
+        let turn = (offset / TURN_BYTES) as usize % copies.len().max(1);
+        let from_turn_on = copies.iter().cycle().skip(turn).take(copies.len());
+        from_turn_on.min_by_key(|place| self.reads_in_flight(set.columns[*place]))
+    }
+
+    /// Reads a range that lies in several strips, or needs other columns than its own.
+    async fn read_strips(&self, set: &StripeSet, range: ByteRange, lost: Lost) -> Result<Read, StripeError> {
         let geometry = set.geometry;
         let bands = bands(geometry, range);
         let gathered = self.gather(set, &bands, lost).await?;

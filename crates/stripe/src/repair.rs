@@ -122,7 +122,7 @@ impl Columns {
         assert!(is_whole, "{column_range:?} of a column is verified, which is not whole units");
         set.check()?;
         let geometry = set.geometry;
-        let [lost, _] = Lost::new(self, set, ColumnSet::default()).to_avoid();
+        let lost = Lost::new(self, set, ColumnSet::default()).lost();
         let present = geometry.all().without(lost);
         // How each column of parity follows from the others, if it does. Of a mirror those are the
         // copies.

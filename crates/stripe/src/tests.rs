@@ -11,6 +11,7 @@ use uuid::Uuid;
 #[cfg(feature = "planted-bugs")]
 mod bugs;
 mod faults;
+mod hedge;
 mod read;
 mod repair;
 mod speed;

@@ -2,7 +2,7 @@
 
 use crate::{Buf, Completion, Slice};
 use quoin_base::metrics::{Counter, LatencyHistogram};
-use std::io;
+use std::{io, sync::Arc};
 use thiserror::Error;
 
 /// One operation on a disk. Offsets and lengths are multiples of [`Disk::block_bytes`].
@@ -96,9 +96,12 @@ pub trait Disk: Send + Sync {
         false
     }
     /// What its operations took; `None` if that means nothing.
-    fn instruments(&self) -> Option<&DiskInstruments> {
+    fn instruments(&self) -> Option<Arc<DiskInstruments>> {
         None
     }
+    /// Lets go of what lies below: nobody else is kept from using it any more, once what is under way is over. Every
+    /// operation from now on fails.
+    fn let_go(&self) {}
     /// Starts `op`. Must be called on a thread of the array.
     fn submit(&self, op: DiskOp) -> Completion;
 }

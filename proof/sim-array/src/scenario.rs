@@ -103,6 +103,7 @@ impl Scenario {
             place_from: 16 * KIB,
             catalog_records_per_page: [2, 5, usize::MAX][seed as usize % 3],
             layer_ids: u32::MAX,
+            without_missing: false,
         };
         let threads = rng.random_range(1..=3);
         let (hosts, admins) = (rng.random_range(1..=4), rng.random_range(1..=2));

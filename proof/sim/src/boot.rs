@@ -7,12 +7,13 @@ use crate::{
     model::{Change, OBJECT_KINDS, volume_key},
     policies,
     scenario::Ending,
+    vanish,
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
-use quoin_drive::{DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
+use quoin_drive::{DriveSet, DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
 use quoin_pool::{
-    CheckReport, Pool, PoolError, PoolOptions, PoolState, Scrub, ScrubCounts, ScrubPosition, check,
+    CheckReport, Hedging, Pool, PoolError, PoolOptions, PoolState, Scrub, ScrubCounts, ScrubPosition, check,
 };
 use quoin_world::{Disk, Event, Thread, World};
 use quoin_world_sim::SimDisk;
@@ -33,6 +34,9 @@ const READ_SECTORS: u32 = 256;
 /// How often it is tried to open a pool with a drive that hangs, and how long after each other.
 const OPENINGS: u32 = 200;
 const OPENED_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Reads of a column are late after so long, as many of a drive are, and so many are made from the other columns too.
+const LATE_AFTER: Duration = Duration::from_micros(150);
+const EXTRA_READS: usize = 1000;
 /// How often the space of deleted volumes is waited for.
 const PATIENCE: u32 = 100;
 
@@ -126,13 +130,14 @@ impl BootRun {
 
     async fn boot(&mut self) -> Result<End, String> {
         self.admit().await?;
-        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled {
+        let any_away = self.disks.iter().any(|disk| disk.is_away());
+        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled && !any_away {
             self.check().await?;
         }
         if self.faults == Faults::Hang && self.shared.may_fail {
             self.let_a_drive_hang();
         }
-        let pool = match self.open_patiently().await? {
+        let pool = match self.open_perhaps_without(any_away).await? {
             Ok(pool) => pool,
             Err(error) if self.shared.may_fail || self.shared.damaged => {
                 return Ok(End::NotOpened(error));
@@ -148,6 +153,10 @@ impl BootRun {
         self.add_a_drive(&pool);
         if let Some(number) = self.leaves {
             leaving::spawn(&self.shared, &pool, self.admitted.clone(), number);
+        }
+        if self.faults == Faults::Vanish {
+            let drives = self.disks.iter().cloned().zip(self.watches.iter().cloned()).collect();
+            vanish::spawn(&self.shared, &pool, drives, self.rng.random());
         }
         if let Some(number) = self.lays_out {
             policies::spawn(&self.shared, &pool, number);
@@ -197,6 +206,22 @@ impl BootRun {
         self.admitted.iter().filter(|disk| !is_blank(disk)).cloned().collect()
     }
 
+    /// Opens the pool, without the drives that are away if there are any and it can; else with all of them.
+    async fn open_perhaps_without(&mut self, any_away: bool) -> Result<Result<Arc<Pool>, String>, String> {
+        let opened = self.open_patiently().await?;
+        if !any_away {
+            return Ok(opened);
+        }
+        self.shared.totals.lock().openings_without += u64::from(opened.is_ok());
+        if opened.is_ok() {
+            return Ok(opened);
+        }
+        // Too few are left to tell whether the others went on without them.
+        self.disks.iter().for_each(|disk| disk.revive());
+        self.admit().await?;
+        self.open_patiently().await
+    }
+
     /// Opens the pool, again and again while a drive may hang; the last failure if that does not help.
     async fn open_patiently(&mut self) -> Result<Result<Arc<Pool>, String>, String> {
         let mut opened = self.open().await;
@@ -227,9 +252,15 @@ impl BootRun {
     }
 
     async fn open(&self) -> Result<Arc<Pool>, String> {
-        let drives = open_set(self.drives()).await.map_err(|e| e.to_string())?;
+        let drives = match self.faults {
+            Faults::Vanish => DriveSet::open_some(self.drives()).await.map(|set| set.drives),
+            _ => open_set(self.drives()).await,
+        };
+        let drives = drives.map_err(|e| e.to_string())?;
         let world = self.shared.world.clone();
-        Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())
+        let pool = Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())?;
+        pool.set_hedging(Hedging { late_after: Some(LATE_AFTER), extra_reads: EXTRA_READS });
+        Ok(pool)
     }
 
     async fn check(&self) -> Result<(), String> {

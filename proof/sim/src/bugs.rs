@@ -38,7 +38,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::PublishMovesEarly
         | Bug::ForgetNames
         | Bug::ReplayUndecided => 600,
-        Bug::SkipMendRoots | Bug::ReuseLeftEarly => 1000,
+        Bug::SkipMendRoots | Bug::ReuseLeftEarly | Bug::ReturnBeforeFlags => 1000,
         Bug::KeepOnOneColumn => 600,
         // What is placed is not in the journal, where they show.
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
@@ -79,6 +79,8 @@ fn choices(bug: Bug) -> Choices {
         Bug::VerifyLastBatchOnly => (None, Some(Load::Rewrite)),
         // What is wrong on one drive must be made up for.
         Bug::TrustParity | Bug::RepairNextColumn => (Some(Faults::Rot), None),
+        // Drives must come back, and what they hold must be needed.
+        Bug::ReturnBeforeFlags | Bug::ForgetMissed | Bug::OpenMinority => (Some(Faults::Vanish), None),
         // One slice must need what another one gives back. And what a column left must be needed before the next checkpoint.
         Bug::GiveBackEarly | Bug::ReuseLeftEarly => (None, Some(Load::Full)),
         // Power must fail between a part and the decision.
@@ -116,6 +118,7 @@ fn layout(bug: Bug) -> Option<Layout> {
         // With redundancy what was overwritten follows from other columns.
         Bug::ReuseLeftEarly => Layout::of_columns((1, 0)),
         Bug::GoneTooSoon | Bug::TrustParity | Bug::RepairNextColumn => Layout::of_columns((3, 1)),
+        Bug::ReturnBeforeFlags | Bug::ForgetMissed | Bug::OpenMinority => Layout::of_columns((1, 1)),
         _ => None,
     }
 }

@@ -26,6 +26,9 @@ pub enum Faults {
     /// One drive of several loses writes to its journal, and what it has of the journal is damaged or set back between two
     /// boots: the pool must open all the same, with all it had.
     Column,
+    /// Drives of a protected pool vanish and come back with what they held, sooner or later, never more of them than it tolerates:
+    /// hosts see nothing of it.
+    Vanish,
 }
 
 /// What the clients mostly do.
@@ -54,7 +57,7 @@ pub enum Load {
 
 impl Faults {
     /// All of them.
-    pub const ALL: [Faults; 11] = [
+    pub const ALL: [Faults; 12] = [
         Faults::None,
         Faults::Slow,
         Faults::Errors,
@@ -66,6 +69,7 @@ impl Faults {
         Faults::Latent,
         Faults::Roots,
         Faults::Column,
+        Faults::Vanish,
     ];
 
     /// As the command line calls it.
@@ -82,6 +86,7 @@ impl Faults {
             Faults::Latent => "latent",
             Faults::Roots => "roots",
             Faults::Column => "column",
+            Faults::Vanish => "vanish",
         }
     }
 }

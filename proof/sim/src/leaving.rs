@@ -3,7 +3,7 @@
 
 use crate::{client::Shared, scenario::log_uniform};
 use quoin_base::DriveIndex;
-use quoin_drive::MemberState;
+use quoin_drive::{MemberState, Roles};
 use quoin_pool::{Pool, PoolError, PoolState, RebuildRate};
 use quoin_world::{Disk, Thread, World};
 use rand::{RngExt, SeedableRng};
@@ -118,7 +118,8 @@ impl Leaver {
         let disk = self.disks.iter().find(|disk| Some(disk.name()) == name.as_deref()).cloned();
         let Some(disk) = disk.filter(|_| self.rng.random_bool(0.8)) else { return Ok(()) };
         self.pause(30_000).await;
-        match self.pool.add_drive(&*self.shared.world, disk, String::new()).await {
+        let roles = Roles { journal: self.rng.random_bool(0.6), data: true };
+        match self.pool.add_drive_for(&*self.shared.world, disk, String::new(), roles).await {
             Ok(_) => {
                 self.shared.totals.lock().added_drives += 1;
                 Ok(())

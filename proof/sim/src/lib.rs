@@ -29,6 +29,7 @@ mod seed;
 mod stamp;
 mod streams;
 mod totals;
+mod vanish;
 mod wire;
 
 pub use boot::problems_of;

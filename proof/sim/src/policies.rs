@@ -36,6 +36,13 @@ pub(crate) struct Policies {
     is_busy: AtomicBool,
 }
 
+impl Policies {
+    /// For a seed in which volumes get other layouts, or not.
+    pub(crate) fn new(is_on: bool) -> Self {
+        Self { is_on, ..Self::default() }
+    }
+}
+
 /// Gives volumes of the pool other layouts until it is closed, in boots of which `number` tells what is random.
 pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, number: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(number);

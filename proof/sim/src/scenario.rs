@@ -165,6 +165,11 @@ impl Rare {
 /// What most seeds draw their load from.
 const LOADS: [Load; 8] =
     [Load::Mixed, Load::Hot, Load::Full, Load::Churn, Load::Uniform, Load::Rewrite, Load::Forks, Load::Forks];
+/// Whether few seeds have these faults.
+fn is_rare(faults: Faults) -> bool {
+    matches!(faults, Faults::Rot | Faults::Latent | Faults::Roots | Faults::Late | Faults::Column)
+}
+
 /// What most seeds draw their faults from.
 const FAULTS: [Faults; 9] = [
     Faults::None,
@@ -285,6 +290,7 @@ fn pool_options(rng: &mut ChaCha8Rng, seed: u64, slices: u8) -> PoolOptions {
         place_from: place_from(seed),
         catalog_records_per_page: [2, 3, 8, usize::MAX][seed as usize % 4],
         layer_ids: layer_ids(seed),
+        without_missing: false,
     }
 }
 
@@ -305,6 +311,15 @@ impl Scenario {
         let rare = Rare::of(seed);
         let load = load.or(rare.load).unwrap_or(drawn_load);
         let faults = faults.or(rare.faults).unwrap_or(drawn_faults);
+        let faults = match (protection.filter(|layout| layout.parity() > 0), faults) {
+            (None, Faults::Vanish) => Faults::None,
+            (Some(_), drawn) if choices.faults.is_none() && seed % 3 == 1 && !is_rare(drawn) => {
+                Faults::Vanish
+            }
+            (_, faults) => faults,
+        };
+        // A pool that is nearly full may not have room for what was admitted when a drive is lost.
+        let load = if (faults, load) == (Faults::Vanish, Load::Full) { Load::Mixed } else { load };
         let threads = rng.random_range(1..=3);
         let columns = if faults == Faults::Column { columns.max(2) } else { columns };
         // With one more than its layout takes, volumes may have a stronger one.

@@ -179,7 +179,7 @@ impl Run {
             may_fail,
             damaged: self.damaged,
             spoiled: self.spoiled,
-            policies: Policies { is_on: self.choices.policies, ..Policies::default() },
+            policies: Policies::new(self.choices.policies),
         });
         let opened = self.opened.clone();
         let run = BootRun {
@@ -215,8 +215,8 @@ impl Run {
     /// Whether drives leave in this seed. Not where drives hold something wrong: what is there of a seed's drives then is told
     /// by their positions.
     fn has_drives_leave(&self) -> bool {
-        let is_right =
-            !self.scenario.spoils() && !matches!(self.scenario.faults, Faults::Roots | Faults::Column);
+        let is_right = !self.scenario.spoils()
+            && !matches!(self.scenario.faults, Faults::Roots | Faults::Column | Faults::Vanish);
         is_right && self.disks.len() > 1 && (self.choices.leaving || self.seed % 6 == 4)
     }
 
@@ -322,7 +322,16 @@ impl Run {
             self.watch_drives();
         }
         self.world.cut_power(PowerCut::Never);
-        self.disks.iter().chain(&self.spare).for_each(|disk| disk.revive());
+        // Some drives are still away when the pool is opened again, or others are.
+        let vanishes = self.scenario.faults == Faults::Vanish && !next_is_last;
+        if !vanishes || self.rng.random_bool(0.6) {
+            self.disks.iter().chain(&self.spare).for_each(|disk| disk.revive());
+            let parity = usize::from(self.scenario.format.layout.parity());
+            let away = if vanishes { self.rng.random_range(0..=parity) } else { 0 };
+            for _ in 0..away {
+                self.disks[self.rng.random_range(0..self.disks.len())].vanish();
+            }
+        }
         let mut model = self.model.lock();
         model.history.crash();
         model.catalog.crash();

@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [spared_sectors, rebuilt_columns, repairs], {
+    pub Totals, rare: [spared_sectors, rebuilt_columns, repairs, vanished_drives, returned_drives, given_up_drives, openings_without], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.
@@ -86,6 +86,14 @@ crate::figures! {
         cancelled_evacuations,
         /// Drives removed.
         removed_drives,
+        /// Times a drive vanished that the pool could do without.
+        vanished_drives,
+        /// Times such a drive was taken back.
+        returned_drives,
+        /// Times it was away for too long, and was given up.
+        given_up_drives,
+        /// Times a pool was opened while drives were away.
+        openings_without,
         /// Layouts that volumes got.
         layouts_given,
         /// Times all volumes had the pool's layout again, and nothing lay otherwise.

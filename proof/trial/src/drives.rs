@@ -117,6 +117,8 @@ impl Trial {
         };
         let volume_bytes = (plan.drive_mib << 20) * u64::from(plan.drives) / 4;
         let array = Array::create(Kind::Quoin, quoin, work, pool, volume_bytes)?;
+        // What a drive holds that is pulled or hangs is rebuilt at once, too.
+        array.tell(&["rebuild", "set", "--repair-delay", "0s"])?;
         let host = Attached::attach(work, &array.target()?)?;
         host.format()?;
         host.mount()?;

@@ -22,6 +22,8 @@ use std::{
     time::Duration,
 };
 
+/// What the system says of a device that is not there any more.
+const ENODEV: i32 = 19;
 const BLOCK_BYTES: u32 = 512;
 
 /// A simulated disk: reads see the latest completed writes; a power cut keeps, loses or tears each write
@@ -40,6 +42,8 @@ struct Inner {
     faults: FaultPlan,
     injected: Injected,
     failed: bool,
+    /// It is not there: operations fail with "no such device".
+    away: bool,
     /// What sectors should hold that silent faults hit.
     truth: Truth,
     /// Sectors that cannot be read until they are written again.
@@ -69,6 +73,7 @@ impl SimDisk {
             faults: FaultPlan::default(),
             injected: Injected::default(),
             failed: false,
+            away: false,
             truth: Truth::default(),
             unreadable: BTreeSet::new(),
             in_flight: BTreeMap::new(),
@@ -107,7 +112,19 @@ impl SimDisk {
 
     /// It works again, with the content it had.
     pub fn revive(&self) {
-        self.inner.lock().failed = false;
+        let mut inner = self.inner.lock();
+        (inner.failed, inner.away) = (false, false);
+    }
+
+    /// Whether it vanished.
+    pub fn is_away(&self) -> bool {
+        self.inner.lock().away
+    }
+
+    /// From now on every operation fails with "no such device", until it is revived. What it holds stays.
+    pub fn vanish(&self) {
+        let mut inner = self.inner.lock();
+        (inner.failed, inner.away) = (true, true);
     }
 
     /// From now on no operation completes, those in flight included, until [`SimDisk::resume`].
@@ -204,10 +221,12 @@ impl SimDisk {
             let InFlight { op, mark, completer } = operation;
             let (operation, range) = describe(&op);
             let has_room = operation != "write" || inner.faults.has_room(range);
-            let fault = if has_room {
-                io::Error::other("simulated fault")
-            } else {
+            let fault = if !has_room {
                 io::ErrorKind::StorageFull.into()
+            } else if inner.away {
+                io::Error::from_raw_os_error(ENODEV)
+            } else {
+                io::Error::other("simulated fault")
             };
             let performed = if has_room { inner.perform(op, mark, self.len_bytes) } else { Err(()) };
             let outcome = performed.map_err(|()| DiskError::Io {

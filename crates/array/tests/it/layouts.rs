@@ -101,9 +101,14 @@ fn a_drive_that_hangs_is_taken_out_though_hosts_only_read() {
         write_all(&reading, 3).await;
         check_all(&reading, 3).await;
     });
-    lab.until(|| last(&array).state == DriveState::Failed && protection(&array).failed_drives == 1);
+    lab.until(|| last(&array).state == DriveState::Absent && protection(&array).absent_drives == 1);
     lab.wait(&array, State::Online);
+    assert!(told(&array, Severity::Critical, "went away, and the pool goes on without it"));
+    // When it answers again, it is taken back.
     lab.wake_drive();
+    lab.until(|| last(&array).state == DriveState::Active && protection(&array).absent_drives == 0);
+    lab.until(|| told(&array, Severity::Info, "is back"));
+    lab.until(|| protection(&array).tolerates_now == 1);
     lab.on_array(&array, async move |_| check_all(&volume, 3).await);
     lab.stop(array);
 }

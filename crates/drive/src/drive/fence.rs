@@ -132,7 +132,9 @@ impl Drive {
         }
         // What was given up may be in flight still, but then the drive has failed.
         match state.failed.get() {
-            Some(cause) => Err(DriveError::Failed { drive: self.name().to_owned(), cause: cause.clone() }),
+            Some(failure) => {
+                Err(DriveError::Failed { drive: self.name().to_owned(), cause: failure.cause.clone() })
+            }
             None => Ok(()),
         }
     }

@@ -6,13 +6,14 @@
 //! 2. An extent is made of free slabs when a lane takes it: of the drives with the most. So no slab is left over while
 //!    enough other drives have one, however the drives differ in size. Its header names its slabs.
 //! 3. Slabs of drives outside the journal's set are neither free nor given out.
-//! 4. Slabs of drives that leave rest: they are not given out, and the extents that lie there come free as others do. A drive
+//! 4. A drive joins the set, anew, only when no extent that is needed names a slab of it: then all its slabs are free.
+//! 5. Slabs of drives that leave rest: they are not given out, and the extents that lie there come free as others do. A drive
 //!    that stays after all gives its slabs again.
 
 use super::slabs::Slabs;
 use crate::meta::Domain;
 use quoin_base::{DriveIndex, Sequence};
-use quoin_drive::{MemberState, Members};
+use quoin_drive::{Member, MemberState, Members};
 use quoin_stripe::Column;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -54,6 +55,8 @@ pub(crate) struct Extents {
     taken: u64,
     /// Generation of the journal's set of drives as it is known here; 0: not yet.
     set: u64,
+    /// The number of the first extent that began under it, or will.
+    set_from: u64,
 }
 
 /// How full the journal is, in extents.
@@ -133,6 +136,7 @@ impl Extents {
             next_number,
             taken: 0,
             set: 0,
+            set_from: next_number,
         };
         extents.count_all();
         extents.count_free();
@@ -243,13 +247,26 @@ impl Extents {
     }
 
     /// Takes over the journal's set of drives that this table has. Tables come in their order.
-    pub(crate) fn follow(&mut self, members: &Members) {
+    ///
+    /// `slabs_of` tells the slabs of a drive that joins again. One that was never in the set joins by [`Self::join`], when it is
+    /// open and its fault domain is known.
+    pub(crate) fn follow(&mut self, members: &Members, slabs_of: impl Fn(DriveIndex) -> Vec<u32>) {
         if self.set != members.journal_set {
             assert!(self.set < members.journal_set, "the journal's set never goes back");
-            self.set = members.journal_set;
+            (self.set, self.set_from) = (members.journal_set, self.next_number);
             let is_gone = |drive: &DriveIndex| !members.get(*drive).is_some_and(|member| member.in_journal);
             let gone: Vec<_> = self.free.keys().chain(self.resting.keys()).copied().filter(is_gone).collect();
             gone.into_iter().for_each(|drive| self.leave(drive));
+            for Member { index, .. } in members.in_journal() {
+                let is_known = self.domains.contains_key(index);
+                if is_known && !self.free.contains_key(index) && !self.resting.contains_key(index) {
+                    assert!(
+                        !self.lies_on(*index),
+                        "drive {index} joins the journal, and an extent lies there"
+                    );
+                    self.free.insert(*index, slabs_of(*index).into());
+                }
+            }
             let rests = |drive: &DriveIndex| {
                 members.get(*drive).is_some_and(|member| member.state == MemberState::Leaving)
             };
@@ -257,6 +274,20 @@ impl Extents {
             (self.resting, self.free) = all.partition(|(drive, _)| rests(drive));
             self.recount();
         }
+    }
+
+    /// A drive that was added to the set gives these slabs, which hold nothing. `None`: it is not in the set any more. `domains`
+    /// has its fault domain too.
+    pub(crate) fn join(
+        &mut self,
+        drive: DriveIndex,
+        slabs: Option<Vec<u32>>,
+        domains: BTreeMap<DriveIndex, Domain>,
+    ) {
+        assert!(!self.domains.contains_key(&drive), "drive {drive} joins the journal's set once");
+        self.domains = domains;
+        self.free.extend(slabs.map(|slabs| (drive, slabs.into())));
+        self.recount();
     }
 
     /// Counts anew over the drives of the set.
@@ -293,6 +324,11 @@ impl Extents {
     pub(crate) fn lies_on(&self, drive: DriveIndex) -> bool {
         let mut held = self.held.iter().flatten().flat_map(|extent| extent.held.slabs.iter());
         held.any(|column| column.drive == drive)
+    }
+
+    /// The number of the first extent that began under the set of drives in force, or will.
+    pub(crate) fn set_from(&self) -> u64 {
+        self.set_from
     }
 
     /// Whether some extent lies on this drive and on no other of the set.
@@ -363,7 +399,7 @@ impl Extents {
 mod tests {
     use super::*;
     use quoin_base::{DriveId, Epoch, MembersGeneration, PoolId};
-    use quoin_drive::{Member, Roles};
+    use quoin_drive::Roles;
     use uuid::Uuid;
 
     /// A table of three drives of which those with these numbers are in the journal's set.
@@ -378,10 +414,29 @@ mod tests {
             slabs: 4,
             domain: String::new(),
             failed_at: MembersGeneration(0),
+            absent_since_ms: 0,
         };
         let (pool, epoch) = (PoolId(Uuid::nil()), Epoch(1));
         let all = (0..3).map(member).collect();
         Members { pool, epoch, generation: MembersGeneration(1), journal_set, next_index: 3, all }
+    }
+
+    fn none(drive: DriveIndex) -> Vec<u32> {
+        panic!("drive {drive} joined")
+    }
+
+    #[test]
+    fn a_drive_that_joins_again_has_all_its_slabs() {
+        let apart = (0..3).map(|drive| (DriveIndex(drive), Domain(drive))).collect();
+        let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1).over(apart);
+        let first = extents.take().unwrap();
+        extents.follow(&members(2, &[1, 2]), none);
+        extents.wrote(first.index, Sequence(9));
+        extents.close(first.index);
+        assert!(!extents.lies_on(DriveIndex(0)));
+        extents.follow(&members(3, &[0, 1, 2]), |_| (0..4).collect());
+        assert_eq!(extents.usage().total, 6);
+        assert_eq!(extents.slabs_of(DriveIndex(0)), 4);
     }
 
     fn slabs(sizes: &[u32]) -> Vec<Column> {
@@ -435,7 +490,7 @@ mod tests {
         assert_eq!(three.usage().total, 4);
         // With one domain left, its drives are better than one of them.
         let mut extents = Extents::new(2, slabs(&[4, 4, 4]), [], 1).over(domains());
-        extents.follow(&members(2, &[0, 1]));
+        extents.follow(&members(2, &[0, 1]), none);
         assert_eq!(extents.usage().total, 4);
         assert_eq!(extents.take().unwrap().slabs.len(), 2);
     }
@@ -451,14 +506,14 @@ mod tests {
         assert!(
             !extents.needs(DriveIndex(0), |_| true) && extents.needs(DriveIndex(0), |drive| drive.0 != 1)
         );
-        extents.follow(&members(2, &[1, 2]));
+        extents.follow(&members(2, &[1, 2]), none);
         extents.free_below(Sequence(10));
         let JournalUse { total, used, .. } = extents.usage();
         assert_eq!((total, used), (4, 0));
         while let Some(extent) = extents.take() {
             assert!(extent.slabs.len() == 2 && extent.slabs.iter().all(|column| column.drive.0 > 0));
         }
-        extents.follow(&members(3, &[2]));
+        extents.follow(&members(3, &[2]), none);
         assert_eq!(extents.usage().total, 4);
     }
 
@@ -473,7 +528,7 @@ mod tests {
         assert_eq!((without.drives, without.domains, without.total), (2, 2, 4));
         let mut leaving = members(2, &[0, 1, 2]);
         leaving.all[0].state = MemberState::Leaving;
-        extents.follow(&leaving);
+        extents.follow(&leaving, none);
         assert_eq!(extents.usage().total, 4);
         // What lies there is needed until the tail has passed it.
         extents.free_below(Sequence(9));
@@ -483,7 +538,7 @@ mod tests {
         let next = extents.take().unwrap();
         assert!(next.slabs.iter().all(|column| column.drive.0 > 0), "{:?}", next.slabs);
         // It stays after all, with all its slabs.
-        extents.follow(&members(3, &[0, 1, 2]));
+        extents.follow(&members(3, &[0, 1, 2]), none);
         assert_eq!(extents.usage().total, 6);
         assert_eq!(extents.slabs_of(DriveIndex(0)), 4);
     }

@@ -155,11 +155,15 @@ impl Lane {
     }
 
     /// The next batch with anything in it; `None` when the lane is to stop. If the lane is at an extent on a drive that
-    /// leaves, it is at least a watermark, which goes to the next extent.
+    /// leaves, or that began under another set while a drive comes back, it is at least a watermark, which goes to the next
+    /// extent.
     async fn next(&self, journal: &Journal, at: Option<&Position>) -> Option<OpenBatch> {
         let shall_leave = || {
             let is_other = |at: &&Position| at.header.set.get() != journal.store.journal_set() && !at.broken;
             let at = at.filter(is_other)?;
+            if journal.store.is_taking_back() {
+                return Some(at);
+            }
             let leaving = journal.store.leaving();
             at.extent.slabs.iter().any(|column| leaving.contains(&column.drive)).then_some(at)
         };
@@ -530,8 +534,7 @@ impl Journal {
                 }
                 let mut extents = self.extents.lock();
                 // NOTE: the set of now, not that of before the wait; and with the lock, so that no lane goes by an older one.
-                let members = self.store.members();
-                extents.follow(&members);
+                let members = self.follow(&mut extents);
                 extents.take().map(|extent| Ok((members.journal_set, extent)))
             })
             .await?;

@@ -55,7 +55,8 @@ use crate::{
     format::PAGE_BYTES,
     store::Store,
 };
-use quoin_base::{DriveIndex, Sequence};
+use quoin_base::{DriveIndex, Sequence, SliceId};
+use quoin_drive::Members;
 use quoin_world::{
     Event, Mutex, MutexGuard, Thread, World,
     atomic::{AtomicU64, Ordering},
@@ -87,6 +88,7 @@ impl Drop for Room<'_> {
 
 pub(crate) struct Journal {
     store: Arc<Store>,
+    slice: SliceId,
     /// One for each data thread, then those for large writes.
     pub(crate) lanes: Vec<Arc<Lane>>,
     threads: usize,
@@ -111,6 +113,7 @@ pub(crate) struct Journal {
 /// What [`Journal::new`] puts together.
 pub(crate) struct JournalParts {
     pub store: Arc<Store>,
+    pub slice: SliceId,
     /// How many data threads will append: each has a lane.
     pub threads: usize,
     /// Lanes for records of large writes, besides.
@@ -147,6 +150,7 @@ impl Journal {
         }));
         Self {
             store: parts.store,
+            slice: parts.slice,
             lanes,
             threads,
             extents,
@@ -248,6 +252,22 @@ impl Journal {
         (usage.used as f64 + queued) / capacity
     }
 
+    /// A drive joined the journal's set: extents may lie on it from now on.
+    pub(crate) fn join(&self, slice: SliceId, drive: DriveIndex) {
+        let slabs = self.store.journal_slabs_on(slice, drive);
+        let domains = self.store.domains();
+        {
+            let mut extents = self.current_extents();
+            // It may have failed meanwhile.
+            let in_set = self.store.members().get(drive).is_some_and(|member| member.in_journal);
+            let joins = in_set || planted(Bug::JoinBeforeMember);
+            extents.join(drive, joins.then_some(slabs), domains);
+        }
+        // Lanes that wait for a free extent, and writes that wait for room.
+        self.freed.notify();
+        self.progress.notify();
+    }
+
     /// Whether a part that is needed lies on a drive.
     pub(crate) fn lies_on(&self, drive: DriveIndex) -> bool {
         self.current_extents().lies_on(drive)
@@ -262,8 +282,25 @@ impl Journal {
     fn current_extents(&self) -> MutexGuard<'_, Extents> {
         let mut extents = self.extents.lock();
         // NOTE: with the lock, so that tables come in their order.
-        extents.follow(&self.store.members());
+        self.follow(&mut extents);
         extents
+    }
+
+    /// Has the extents go by the table of members in force, which is returned.
+    pub(super) fn follow(&self, extents: &mut Extents) -> Arc<Members> {
+        let members = self.store.members();
+        extents.follow(&members, |drive| self.store.journal_slabs_on(self.slice, drive));
+        members
+    }
+
+    /// The fewest drives that any extent in use lies on, or that the next will, over the set of drives in force.
+    pub(crate) fn columns(&self) -> u8 {
+        self.current_extents().usage().columns
+    }
+
+    /// The number of the first extent that began under the set of drives in force, or will.
+    pub(crate) fn set_from(&self) -> u64 {
+        self.current_extents().set_from()
     }
 
     /// How many extents it takes for its lanes: each has one open, and one to go on with.

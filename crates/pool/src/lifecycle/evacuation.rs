@@ -68,6 +68,9 @@ impl Pool {
             match store.members().get(drive).map(|member| member.state) {
                 Some(MemberState::Active) => {}
                 Some(MemberState::Leaving) => return Ok(false),
+                Some(MemberState::Absent) => {
+                    return Err(refuse("it is absent; bring it back, or remove it".into()));
+                }
                 Some(MemberState::Failed) => {
                     return Err(refuse("it failed, and the other drives make up for it; remove it".into()));
                 }
@@ -130,7 +133,7 @@ impl Pool {
     }
 
     /// Removes a drive that left or failed, once nothing refers to it: it is gone, durably, and blank if it can be written to.
-    /// False if something refers to it still.
+    /// False if something refers to it still. One that is absent is given up first: it comes back no more.
     ///
     /// # Errors
     /// [`PoolError::Refused`] if the drive serves, or the pool never had it. [`PoolError::Offline`] if the pool is or goes
@@ -146,6 +149,9 @@ impl Pool {
             };
             match store.members().get(drive).map(|member| member.state) {
                 Some(MemberState::Leaving | MemberState::Failed) => {}
+                Some(MemberState::Absent) => {
+                    store.fail_drive(drive).await?;
+                }
                 Some(MemberState::Active) => return Err(refuse("it serves; evacuate it first")),
                 Some(MemberState::Gone) => return Ok(true),
                 None => return Err(refuse("the pool does not have it")),
@@ -159,12 +165,15 @@ impl Pool {
                 return Ok(false);
             }
             store.set_gone(drive).await?;
+            let Some(drive) = store.drive(drive) else { return Ok(true) };
             // Nobody is to take it for a member of the pool, which it is not any more in any case.
-            if let Some(drive) = store.drive(drive).filter(|drive| !drive.is_failed())
+            if !drive.is_failed()
                 && let Err(error) = drive.erase().await
             {
                 tracing::warn!(drive = drive.name(), %error, "a drive that left the pool could not be erased");
             }
+            // NOTE: when it is erased. Whoever opens it then must find it blank.
+            drive.let_go();
             Ok(true)
         })
     }

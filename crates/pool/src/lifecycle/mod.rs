@@ -1,11 +1,13 @@
 //! A pool from its making to its end: creating, opening, options, memory, and what it reports of itself.
 
+pub(crate) mod absence;
 pub(crate) mod converting;
-mod counters;
+pub(crate) mod counters;
 pub(crate) mod create;
 pub(crate) mod evacuation;
 pub(crate) mod layouts;
 pub(crate) mod memory;
+mod missing;
 mod on_drives;
 pub(crate) mod open;
 pub(crate) mod options;
@@ -15,6 +17,7 @@ pub(crate) mod protection;
 pub(crate) mod recovered;
 mod report;
 pub(crate) mod slice;
+mod slowness;
 pub(crate) mod spanning;
 pub(crate) mod stats;
 pub(crate) mod transactions;

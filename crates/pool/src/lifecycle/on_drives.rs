@@ -13,16 +13,43 @@ impl Tenant for OnDrives {
         self.0.upgrade().is_none_or(|slice| slice.segments.table.would_lose(drive, is_lost))
     }
 
-    fn lose(&self, drive: DriveIndex, members: MembersGeneration) {
+    fn lose(&self, drive: DriveIndex, is_absent: bool, members: MembersGeneration) {
         if let Some(slice) = self.0.upgrade() {
-            slice.segments.table.lose(drive, members);
+            slice.segments.table.lose(drive, is_absent, members);
             slice.lay_out();
         }
     }
+
+    fn give_up(&self, drive: DriveIndex) {
+        if let Some(slice) = self.0.upgrade() {
+            slice.segments.table.give_up(drive);
+            slice.requests.nudge();
+        }
+    }
+
+    fn take_back(&self, drive: DriveIndex, members: MembersGeneration) {
+        if let Some(slice) = self.0.upgrade() {
+            let granted = slice.store.granted_to(slice.id()).into_iter().find(|(of, _)| *of == drive);
+            slice.segments.table.take_back(
+                drive,
+                granted.map(|(_, slabs)| slabs).unwrap_or_default(),
+                members,
+            );
+            slice.lay_out();
+            slice.requests.nudge();
+        }
+    }
+
     fn lay_out(&self) {
         if let Some(slice) = self.0.upgrade() {
             slice.lay_out();
             slice.requests.nudge();
+        }
+    }
+
+    fn join_journal(&self, drive: DriveIndex) {
+        if let Some(slice) = self.0.upgrade() {
+            slice.log.journal.join(slice.id(), drive);
         }
     }
 

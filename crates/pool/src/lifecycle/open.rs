@@ -186,7 +186,7 @@ impl ReadSlice {
     ) -> Result<Slice, PoolError> {
         let Self { id, store, opened, mut replay, mended, times } = self;
         // Of drives that leave, no slabs are given out.
-        replay.extents.follow(&store.members());
+        replay.extents.follow(&store.members(), |drive| store.journal_slabs_on(id, drive));
         let (root, started) = (opened.root, world.now());
         let mut recovery = with_replay(times, &replay, &root);
         let threads = world.data_threads();
@@ -196,6 +196,7 @@ impl ReadSlice {
         let next_sequence = replay.next_sequence.max(Sequence(root.next_sequence.get()));
         let journal = Arc::new(Journal::new(JournalParts {
             store: store.clone(),
+            slice: id,
             threads,
             placed_lanes,
             extents: replay.extents,
@@ -493,6 +494,13 @@ pub(crate) async fn read_transaction(
 fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
     let is_next = epoch.0 == root.epoch.get() + 1 || planted(Bug::StayClosed);
     root.closed.get() == 1 && is_next
+}
+
+/// What drives hold of a slice, before anybody takes them over: whether the pool was closed, and what is lost.
+pub(super) async fn look(store: Arc<Store>, slice: SliceId) -> Result<(bool, Option<String>), PoolError> {
+    let opened = open_checkpoint(store.clone(), slice).await?;
+    let is_closed = is_as_closed(&opened.root, Epoch(store.epoch().0 + 1));
+    Ok((is_closed, opened.io.segments.lost_now()))
 }
 
 /// Opens what the newest root leads to: segment table and catalog at once, the rest when it is wanted.

@@ -100,6 +100,9 @@ pub struct PoolOptions {
     pub catalog_records_per_page: usize,
     /// All layer ids are below. A low number, with which ids are soon reused, is for tests.
     pub layer_ids: u32,
+    /// Drives that the pool needs may be missing also where nothing on the others tells that it was not used with those alone:
+    /// an administrator knows.
+    pub without_missing: bool,
 }
 
 impl Default for PoolOptions {
@@ -117,6 +120,7 @@ impl Default for PoolOptions {
             place_from: 64 * KIB,
             catalog_records_per_page: usize::MAX,
             layer_ids: LAYERS_END,
+            without_missing: false,
         }
     }
 }

@@ -8,7 +8,8 @@ use crate::{
     integrity::damage::Damage,
     lifecycle::{
         create::random_uuid,
-        open::ReadSlice,
+        missing::{Held, missing_drives},
+        open::{ReadSlice, look},
         options::PoolOptions,
         slice::Slice,
         spanning::{Decided, Spanning},
@@ -20,7 +21,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveId, DriveIndex, Extent, LayerId, MIB, PoolId, SliceId, VolumeId};
-use quoin_drive::{Drive, Members};
+use quoin_drive::{Drive, Members, Roles};
 use quoin_world::{Compiled, Disk, Slice as Bytes, World};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,7 +44,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves.
+    /// Opens a pool: takes it over with a new epoch, recovers what the last owner acknowledged, and serves. Drives that it needs
+    /// may be missing if it can do without them: they are absent then.
     ///
     /// # Errors
     /// [`PoolError::Drive`] if drives are missing, fail, or were taken over by another owner;
@@ -55,7 +57,15 @@ impl Pool {
     ) -> Compiled<'static, Result<Arc<Pool>, PoolError>> {
         Box::pin(async move {
             let started = world.now();
-            let store = Arc::new(Store::take_over(drives).await?);
+            let held = async |store, slice| {
+                let (is_closed, lost) = look(store, slice).await?;
+                Ok(Held { is_closed, lost })
+            };
+            let missing = missing_drives(&drives, options.without_missing, held).await?;
+            let store = Store::take_over_without(drives, (&missing, world.wall_clock_ms())).await?;
+            let store = Arc::new(store);
+            store.set_world(world.clone());
+            store.columns().keep_time_by(world.clone());
             let takeover = world.now().since(started);
             let mut mended = store.damaged().to_vec();
             mended.iter().for_each(|what| tracing::warn!(pool = %store.pool_name(), "{what}"));
@@ -287,7 +297,34 @@ impl Pool {
         domain: String,
     ) -> Compiled<'a, Result<DriveIndex, PoolError>> {
         let id = DriveId(random_uuid(world));
-        Box::pin(async move { self.store.add_drive(disk, domain, id, world.wall_clock_ms()).await })
+        let roles = Roles { journal: false, data: true };
+        Box::pin(async move { self.store.add_drive(disk, domain, roles, (id, world.wall_clock_ms())).await })
+    }
+
+    /// Adds a drive as [`Pool::add_drive`] does, for the journal, for data, or for both. Lanes of the journal begin extents on
+    /// it as soon as it is a member, and extents have as many columns again as drives allow.
+    ///
+    /// # Errors
+    /// Those of [`Pool::add_drive`]; [`PoolError::Refused`] too if it has neither role, or no room for its part of the journal.
+    pub fn add_drive_for<'a>(
+        &'a self,
+        world: &'a dyn World,
+        disk: Arc<dyn Disk>,
+        domain: String,
+        roles: Roles,
+    ) -> Compiled<'a, Result<DriveIndex, PoolError>> {
+        let id = DriveId(random_uuid(world));
+        Box::pin(async move {
+            if !roles.journal && !roles.data {
+                return Err(PoolError::Refused("a drive is for the journal, for data, or for both".into()));
+            }
+            self.store.add_drive(disk, domain, roles, (id, world.wall_clock_ms())).await
+        })
+    }
+
+    /// Whether new parts of the journal lie on fewer drives than failures are to be tolerated and one more.
+    pub fn journal_lacks_columns(&self) -> bool {
+        self.store.journal_lacks_columns()
     }
 
     /// An object of the catalog.

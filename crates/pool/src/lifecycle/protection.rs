@@ -24,6 +24,8 @@ pub struct Protection {
     pub degraded_bytes: u64,
     /// Bytes of the columns that they lack, which a rebuild makes.
     pub lacking_bytes: u64,
+    /// Bytes of those on drives that may come back, which no rebuild makes so far.
+    pub absent_bytes: u64,
 }
 
 /// What a drive has of the pool's slabs for data.
@@ -51,14 +53,16 @@ impl Pool {
             degraded_segments: 0,
             degraded_bytes: 0,
             lacking_bytes: 0,
+            absent_bytes: 0,
         };
         for slice in self.slices() {
-            protection.journal_columns = protection.journal_columns.min(slice.log.journal.usage().columns);
+            protection.journal_columns = protection.journal_columns.min(slice.log.journal.columns());
             if self.store().has_lost_drives() {
                 let displaced = slice.segments.table.displaced();
                 protection.degraded_segments += displaced.degraded_segments;
                 protection.degraded_bytes += displaced.degraded_bytes;
                 protection.lacking_bytes += displaced.lacking_bytes;
+                protection.absent_bytes += displaced.absent_bytes;
             }
             if layout_now.parity() > 0 {
                 protection.tolerates = protection.tolerates.min(slice.segments.table.tolerates());

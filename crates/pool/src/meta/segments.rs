@@ -33,6 +33,7 @@ use std::{
     sync::Arc,
 };
 
+mod absent;
 pub(crate) mod balance;
 mod choose;
 mod entry;
@@ -135,8 +136,11 @@ struct Inner {
     held_slabs: BTreeMap<DriveIndex, u64>,
     free_slabs: BTreeMap<DriveIndex, BTreeSet<u32>>,
     quarantine: VecDeque<Quarantined>,
-    /// Slabs that columns left for others.
+    /// Slabs that columns left for others, and those that something is being copied to.
     left_slabs: Vec<LeftSlab>,
+    being_filled: BTreeSet<Column>,
+    /// Drives that may come back: what they hold is not made again.
+    absent: BTreeSet<DriveIndex>,
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
     index: Index,
@@ -147,7 +151,7 @@ struct Inner {
     /// The checkpoint that will have what is written now, and the last one whose rows are hardened.
     next_checkpoint: CheckpointGeneration,
     hardened: CheckpointGeneration,
-    /// The last one whose root is.
+    /// The last with a durable root.
     durable: CheckpointGeneration,
     /// The newest table of members whose lost drives are taken account of.
     members_known: MembersGeneration,
@@ -214,6 +218,8 @@ impl SegmentTable {
             free_slabs: granted.free,
             quarantine: VecDeque::new(),
             left_slabs: Vec::new(),
+            being_filled: BTreeSet::new(),
+            absent: store.absent_drives().collect(),
             placed: BTreeSet::new(),
             index: Index::default(),
             dirty_pages: BTreeSet::new(),

@@ -1,7 +1,11 @@
 //! A drive that is added while the pool serves.
 //!
-//! It holds data: the journal stays on the drives that it is on. Until the table of members with it is in force, nothing of the
-//! pool is on it, and an opening leaves it out. From then on no opening does without it.
+//! It takes data, the journal, or both. Until the table of members with it is in force, nothing of the pool is on it, and an
+//! opening leaves it out. From then on no opening does without it.
+//!
+//! Invariants:
+//! 1. The slabs of its journal are zeroes, durably, before its label is there: nothing older is taken for a part of the journal.
+//! 2. A lane begins an extent on it only when the table with it is in force: an opening that reads the journal knows of it.
 
 use super::{Store, domain_problem, grants::OfDrive};
 use crate::{
@@ -25,8 +29,8 @@ impl Store {
         &self,
         disk: Arc<dyn Disk>,
         domain: String,
-        id: DriveId,
-        created_ms: u64,
+        roles: Roles,
+        (id, created_ms): (DriveId, u64),
     ) -> Result<DriveIndex, PoolError> {
         let _turn = self.adding.lock().await;
         self.health().check()?;
@@ -43,25 +47,33 @@ impl Store {
         if let Some(why) = domain_problem(&domain) {
             return Err(refuse(why));
         }
-        if let Some(why) = self.slabs_problem(disk.len_bytes()) {
+        let journal_slabs = if roles.journal { self.journal_slabs_of_added() } else { 0 };
+        if let Some(why) = self.slabs_problem(disk.len_bytes(), roles, journal_slabs) {
             return Err(refuse(why));
         }
 
         // Who it is, and that its slabs are ungranted. It is fenced like the others, and an opening does not count it in yet.
-        let roles = Roles { journal: false, data: true };
         let Some(other) = self.needed_drives().next() else { unreachable!("a pool needs drives") };
         let (fences, session) = (other.fences(), other.writer_session());
         let label =
-            Label { drive: id, index, roles, journal_slabs: 0, fences, created_ms, ..self.label.clone() };
+            Label { drive: id, index, roles, journal_slabs, fences, created_ms, ..self.label.clone() };
         let drive = Drive::format(disk, label, session).await?;
         if planted(Bug::MemberBeforeGrants) {
             self.make_member(&drive, &domain).await?;
+        }
+        if planted(Bug::JoinBeforeMember) {
+            self.columns.add(drive.clone());
+            self.join_journal(index);
         }
         let grants = self.grants.format_added(&drive).await?;
 
         // NOTE: a member only when its grant pages are there: an opening reads those of every member.
         if !planted(Bug::MemberBeforeGrants) {
             self.make_member(&drive, &domain).await?;
+        }
+        // NOTE: what lanes write there counts, and an opening reads the journal of members only.
+        if roles.journal && !planted(Bug::JoinBeforeMember) {
+            self.join_journal(index);
         }
         self.take_in(grants);
         tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive was added");
@@ -72,9 +84,20 @@ impl Store {
     async fn make_member(&self, drive: &Arc<Drive>, domain: &str) -> Result<(), PoolError> {
         let Label { drive: id, index, roles, .. } = drive.label();
         let (slabs, domain) = (drive.slabs(), domain.to_owned());
-        let (state, in_journal, votes) = (MemberState::Active, false, false);
+        let (state, in_journal, votes) = (MemberState::Active, roles.journal, false);
         let failed_at = MembersGeneration(0);
-        let member = Member { index, drive: id, roles, state, in_journal, votes, slabs, domain, failed_at };
+        let member = Member {
+            index,
+            drive: id,
+            roles,
+            state,
+            in_journal,
+            votes,
+            slabs,
+            domain,
+            failed_at,
+            absent_since_ms: 0,
+        };
         self.change_members(|members| {
             assert_eq!(members.next_index, index.0, "one drive is added at a time");
             members.next_index += 1;
@@ -84,18 +107,41 @@ impl Store {
         .await
         .map_err(|error| in_doubt(drive.name(), error))?;
         self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);
-        self.columns.add(drive.clone());
+        if self.columns.drive(index).is_err() {
+            self.columns.add(drive.clone());
+        }
         Ok(())
     }
 
+    /// Lanes may begin extents on a drive from now on.
+    fn join_journal(&self, drive: DriveIndex) {
+        self.tenants.lock().iter().for_each(|tenant| tenant.join_journal(drive));
+    }
+
+    /// How many slabs of a drive that is added are for the journal: as many as the drive has that has the most.
+    fn journal_slabs_of_added(&self) -> u32 {
+        self.needed_drives().map(|drive| drive.label().journal_slabs).max().unwrap_or(0)
+    }
+
     /// Why a drive of this size has too few slabs to be added, or too many, if so.
-    fn slabs_problem(&self, len_bytes: u64) -> Option<String> {
+    fn slabs_problem(&self, len_bytes: u64, roles: Roles, journal_slabs: u32) -> Option<String> {
         let slab_bytes = u64::from(self.slab_bytes());
-        let new = len_bytes.saturating_sub(slabs_start(len_bytes, self.slab_bytes())) / slab_bytes;
+        let all = len_bytes.saturating_sub(slabs_start(len_bytes, self.slab_bytes())) / slab_bytes;
+        let journal = u64::from(journal_slabs);
+        if all < journal {
+            return Some(format!(
+                "with {len_bytes} bytes it has room for {all} slabs of {slab_bytes} bytes, and its part of the journal takes \
+                 {journal}, as on the other drives; take a larger drive"
+            ));
+        }
+        if !roles.data {
+            return None;
+        }
+        let new = all - journal;
         let least = Overhead::of(&self.layouts()).least_added_slabs();
         if new < least {
             return Some(format!(
-                "with {len_bytes} bytes it has room for {new} slabs of {slab_bytes} bytes, and fewer than \
+                "with {len_bytes} bytes it has room for {new} slabs of {slab_bytes} bytes for data, and fewer than \
                  {least} bring the pool nothing; take a larger drive"
             ));
         }

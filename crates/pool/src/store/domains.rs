@@ -3,7 +3,7 @@
 use crate::meta::Domain;
 use quoin_base::DriveIndex;
 use quoin_drive::{DOMAIN_MAX_BYTES, Member, Members};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The fault domain of each member: those with the same name share one, and one without a name is a domain of its own.
 pub(super) fn domains_of(members: &Members) -> BTreeMap<DriveIndex, Domain> {
@@ -15,6 +15,12 @@ pub(super) fn domains_of(members: &Members) -> BTreeMap<DriveIndex, Domain> {
         domains.insert(member.index, Domain(first.0));
     }
     domains
+}
+
+/// In how many fault domains drives are.
+pub(crate) fn journal_domains(members: &Members, drives: impl Iterator<Item = DriveIndex>) -> usize {
+    let domains = domains_of(members);
+    drives.filter_map(|drive| domains.get(&drive)).collect::<BTreeSet<_>>().len()
 }
 
 /// Why no fault domain can be called so, if so.

@@ -23,7 +23,7 @@ use quoin_base::{DriveIndex, Epoch, GrantGeneration, PoolId, SliceId};
 use quoin_drive::{Drive, DriveError, Label, MAX_SLICES, SLABS_PER_GRANT_PAGE};
 use quoin_stripe::Column;
 use quoin_world::{
-    AsyncMutex, Buf, Mutex,
+    AsyncMutex, AsyncMutexGuard, Buf, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 use std::{
@@ -129,10 +129,13 @@ impl Grants {
         Ok((Self::new(pool, epoch, of_drives), told))
     }
 
-    /// The part of a drive that is no member yet: its slabs are ungranted. Durable, but not in the table.
+    /// The part of a drive that is no member yet: slabs of the journal are the store's, the others are ungranted. Durable, but
+    /// not in the table.
     pub(super) async fn format_added(&self, drive: &Arc<Drive>) -> Result<OfDrive, PoolError> {
         let pages = drive.label().grant_pages();
-        let holders = vec![NOBODY; drive.slabs() as usize];
+        let journal = vec![STORE; drive.label().journal_slabs as usize];
+        let others = vec![NOBODY; drive.slabs() as usize - journal.len()];
+        let holders = [journal, others].concat();
         let mut of = OfDrive {
             drive: drive.clone(),
             holders,
@@ -156,6 +159,22 @@ impl Grants {
         drives.push(of);
         self.nobodys.fetch_add(nobodys, Ordering::AcqRel);
         nobodys
+    }
+
+    /// Reads the part of a drive that comes back, and takes it in, in the place of what was known of it. Held until what is
+    /// returned is dropped: no slab changes hands meanwhile.
+    pub(super) async fn take_back(&self, drive: &Arc<Drive>) -> Result<AsyncMutexGuard<'_>, PoolError> {
+        let turn = self.turn.lock().await;
+        let (mut of, told) = OfDrive::read(self.pool, drive, true).await?;
+        told.iter().for_each(|what| tracing::warn!("{what}; it was written anew from the other copy"));
+        of.is_out = true;
+        let mut drives = self.drives.lock();
+        match drives.binary_search_by_key(&drive.index(), |of| of.drive.index()) {
+            Ok(at) => drives[at] = of,
+            Err(at) => drives.insert(at, of),
+        }
+        drop(drives);
+        Ok(turn)
     }
 
     fn new(pool: PoolId, epoch: Epoch, drives: Vec<OfDrive>) -> Self {

@@ -6,7 +6,8 @@
 //! 2. One change is made at a time. Its generation is higher than any written before, in force or not.
 //! 3. A change that could not be hardened, or was abandoned meanwhile, takes the pool offline: some voters may have it.
 //!    The next opening decides whether it counts, and writes the outcome to all voters.
-//! 4. Voters are appointed when the pool is opened, and when one leaves: every root is brought to them before they count.
+//! 4. Voters are appointed when the pool is opened, and when one leaves or comes back: every root is brought to them before
+//!    they count.
 
 use super::{Store, grants::FailedDrives};
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, MemberState, Members, MembersCopy};
+use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, MemberState, Members, MembersCopy};
 use quoin_world::{
     AsyncMutex, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -54,20 +55,23 @@ pub(super) async fn format(drives: &[Arc<Drive>], members: &Members) -> Result<(
     write(members, voters(drives, members)).await
 }
 
-/// Settles which table counts when a new owner opens the pool: writes the table found, with enough voters and
-/// the new epoch, to every voter. After that an interrupted change is in force on all voters, or never will be.
+/// Settles which table counts when a new owner opens the pool: writes the table found, with enough voters, the new epoch, and
+/// drives that are missing marked absent, to every voter. After that an interrupted change is in force on all voters, or never will be.
 pub(super) async fn settle(
     drives: &[Arc<Drive>],
     found: Members,
     epoch: Epoch,
+    (missing, now_ms): (&[DriveIndex], u64),
 ) -> Result<Members, PoolError> {
     if found.epoch >= epoch {
         let why = format!("it is of epoch {}, later than {epoch} of the drives", found.epoch);
         return Err(PoolError::corrupt("the table of members", why));
     }
     let mut settled = found.clone();
+    missing.iter().for_each(|drive| settled.miss(*drive, now_ms));
     settled.appoint_voters();
     (settled.epoch, settled.generation) = (epoch, found.generation.next());
+    count_journal_set(&mut settled, &found);
     if let Some(why) = settled.change_problem(&found) {
         return Err(PoolError::corrupt("the table of members", why));
     }
@@ -248,6 +252,11 @@ impl Store {
         failures: &[(DriveIndex, DriveError)],
     ) -> Option<Members> {
         let mut without = after.clone();
+        // NOTE: an opening goes by the table of any voters that are more than the layout tolerates failures. One of them must
+        // have the new one.
+        if failures.len() > usize::from(self.label.layout.parity()).max(1) {
+            return None;
+        }
         for (index, error) in failures {
             let has_failed = self.columns.drive(*index).is_ok_and(|drive| drive.is_failed());
             if !has_failed || self.why_needed(&without, *index).is_some() {
@@ -255,7 +264,7 @@ impl Store {
             }
             let drive = self.drive_name(*index);
             tracing::error!(pool = %self.pool_name(), %drive, %error, "the pool goes on without a drive");
-            without.fail(*index);
+            self.mark_lost(&mut without, *index, self.is_away(*index));
         }
         without.generation = without.generation.next();
         count_journal_set(&mut without, after);
@@ -288,8 +297,20 @@ impl Store {
             self.grants.leave_out(member.index, member.state != MemberState::Active);
             let Some(was) = before.get(member.index) else { continue };
             let tenants = self.tenants.lock();
-            if was.is_needed() && member.is_lost() {
-                tenants.iter().for_each(|tenant| tenant.lose(member.index, members.generation));
+            match (was.state, member.state) {
+                (MemberState::Absent, MemberState::Failed) => {
+                    tenants.iter().for_each(|tenant| tenant.give_up(member.index));
+                }
+                (MemberState::Absent, MemberState::Active) => {
+                    tenants.iter().for_each(|tenant| tenant.take_back(member.index, members.generation));
+                }
+                _ if was.is_needed() && member.is_lost() => {
+                    let is_absent = member.state == MemberState::Absent;
+                    tenants
+                        .iter()
+                        .for_each(|tenant| tenant.lose(member.index, is_absent, members.generation));
+                }
+                _ => {}
             }
             self.tell_of_leaving(&tenants, was, member);
         }
@@ -298,21 +319,35 @@ impl Store {
         self.health().notify();
     }
 
-    /// Marks a drive failed, durably, so that no opening waits for it. False if it was already. Refused if the pool
-    /// [needs](Self::why_needed) the drive.
+    /// Marks a drive failed, durably, so that no opening waits for it, nor anybody for its return. False if it was already.
+    /// Refused if the pool [needs](Self::why_needed) the drive.
     pub(crate) async fn fail_drive(&self, index: DriveIndex) -> Result<bool, PoolError> {
+        self.go_on_without(index, false).await
+    }
+
+    /// The same for a drive that is away and may come back: it is absent then.
+    pub(crate) async fn miss_drive(&self, index: DriveIndex) -> Result<bool, PoolError> {
+        self.go_on_without(index, true).await
+    }
+
+    async fn go_on_without(&self, index: DriveIndex, is_away: bool) -> Result<bool, PoolError> {
         let name = self.drive_name(index).to_owned();
         let mut is_new = false;
         self.change_members(|members| {
             if let Some(why) = self.why_needed(members, index) {
                 return Err(PoolError::Refused(format!("the pool cannot go on without drive {name}: {why}")));
             }
-            is_new = members.get(index).is_some_and(Member::is_needed);
-            members.fail(index);
+            let before = members.get(index).map(|member| member.state);
+            self.mark_lost(members, index, is_away);
+            is_new = members.get(index).map(|member| member.state) != before;
             Ok(())
         })
         .await?;
         Ok(is_new)
+    }
+
+    fn mark_lost(&self, members: &mut Members, index: DriveIndex, is_away: bool) {
+        if is_away { members.miss(index, self.absence.now_ms()) } else { members.fail(index) }
     }
 
     /// Why the pool cannot go on without a drive, if so: it holds segments, is the last drive of the journal, or alone holds a
@@ -364,7 +399,7 @@ impl Store {
         if !self.columns.drive(index).is_ok_and(|drive| drive.is_failed()) {
             return Err(failure);
         }
-        match self.fail_drive(index).await {
+        match self.go_on_without(index, self.is_away(index)).await {
             Ok(true) => {
                 tracing::error!(pool = %self.pool_name(), %drive, %failure, "the pool goes on without a drive");
                 Ok(())

@@ -9,12 +9,15 @@
 //!    of that slice that was read or written before. No root that is read is of a later epoch than the store's.
 //! 3. Once the store failed it stays so: what the drives hold is known again only after it is opened anew.
 
+mod absence;
+mod absent;
 mod add;
 mod claims;
 mod columns;
 mod domains;
 mod grants;
 pub(crate) mod health;
+mod journal;
 mod leaving;
 mod members;
 pub(crate) mod pace;
@@ -31,10 +34,11 @@ use crate::{
     format::POOL_BLOCK_BYTES,
     meta::{Domain, Layouts},
 };
+use absence::Absence;
 use claims::Claims;
 pub(crate) use claims::Standing;
-pub(crate) use domains::domain_problem;
 use domains::domains_of;
+pub(crate) use domains::{domain_problem, journal_domains};
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;
@@ -69,10 +73,20 @@ pub(crate) trait Tenant: Send + Sync {
     fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool;
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
-    fn lose(&self, drive: DriveIndex, members: MembersGeneration);
+    /// `is_absent`: it may come back, and what it holds is not made again so far.
+    fn lose(&self, drive: DriveIndex, is_absent: bool, members: MembersGeneration);
+
+    /// A drive that was absent has failed: what it holds is made again.
+    fn give_up(&self, drive: DriveIndex);
+
+    /// A drive that was absent is back, as the table of members of this generation says.
+    fn take_back(&self, drive: DriveIndex, members: MembersGeneration);
 
     /// Other drives take new data than before.
     fn lay_out(&self);
+
+    /// A drive is one of the journal's set, as the table of members in force says.
+    fn join_journal(&self, drive: DriveIndex);
 
     /// Whether anything refers to a drive: in RAM, or in a checkpoint that may be opened.
     fn refers_to(&self, drive: DriveIndex) -> bool;
@@ -95,6 +109,7 @@ pub(crate) struct Store {
     pace: Pace,
     rate: Rate,
     balances: AtomicBool,
+    absence: Absence,
     repairs: Repairs,
     may_lack_room: AtomicBool,
     /// Held while a drive is added or leaves.
@@ -129,8 +144,12 @@ impl Store {
         Ok(Self::new(drives, label, Epoch::default(), members, grants, Vec::new()))
     }
 
-    /// Takes the drives over with a new epoch, so that no earlier owner writes any more.
-    pub(crate) async fn take_over(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+    /// Takes the drives over with a new epoch, so that no earlier owner writes any more. Those that are missing, which the pool
+    /// needs and can do without, are absent from now on, at a time in milliseconds since 1970.
+    pub(crate) async fn take_over_without(
+        drives: Vec<Arc<Drive>>,
+        (missing, now_ms): (&[DriveIndex], u64),
+    ) -> Result<Self, PoolError> {
         let label = common_label(&drives)?;
         let epoch = raise_set(&drives).await?;
         // From here on no earlier owner writes to any of the drives.
@@ -146,10 +165,14 @@ impl Store {
         });
         let mut mended: Vec<_> = mended_labels.collect();
         // NOTE: read again now that no earlier owner can change it.
-        let DriveSet { drives, members, damaged, .. } = DriveSet::of(drives).await?;
+        let set = DriveSet::of_some(drives).await?;
+        if set.missing != missing {
+            return Err(set.refusal().into());
+        }
+        let DriveSet { drives, members, damaged, .. } = set;
         mended.extend(damaged.into_iter().map(|what| format!("{what}; it was written anew")));
         // Which drives the pool has, then which slice holds what of them.
-        let members = members::settle(&drives, members, epoch).await?;
+        let members = members::settle(&drives, members, epoch, (missing, now_ms)).await?;
         let (grants, told) = Grants::read(label.pool, epoch, &drives, true).await?;
         mended
             .extend(told.into_iter().map(|what| format!("{what}; it was written anew from the other copy")));
@@ -158,8 +181,14 @@ impl Store {
 
     /// To look at the drives: nothing is written.
     pub(crate) async fn inspect(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+        Self::inspect_set(DriveSet::of(drives).await?).await
+    }
+
+    /// The same of a set, as if drives that it lacks were absent.
+    pub(crate) async fn inspect_set(set: DriveSet) -> Result<Self, PoolError> {
+        let DriveSet { drives, mut members, damaged, missing, .. } = set;
         let label = common_label(&drives)?;
-        let DriveSet { drives, members, damaged, .. } = DriveSet::of(drives).await?;
+        missing.into_iter().for_each(|drive| members.miss(drive, 0));
         let newest = drives.iter().map(|drive| drive.epoch()).max().unwrap_or_default();
         let (grants, mut told) = Grants::read(label.pool, newest, &drives, false).await?;
         told.splice(0..0, damaged);
@@ -199,6 +228,7 @@ impl Store {
             pace: Pace::default(),
             rate: Rate::default(),
             balances: AtomicBool::new(false),
+            absence: Absence::default(),
             repairs: Repairs::default(),
             needs: Mutex::default(),
             tenants: Mutex::default(),
@@ -299,30 +329,6 @@ impl Store {
     /// Slabs of all drives that it has, and of those it once had: there never were more at a time.
     pub(crate) fn slabs_ever(&self) -> u64 {
         self.members().slabs_ever()
-    }
-
-    /// The slabs of a slice's journal: they belong to the slices in turn.
-    pub(crate) fn journal_slabs(&self, slice: SliceId) -> Vec<Column> {
-        let members = self.members();
-        let in_journal =
-            |drive: &&Arc<Drive>| members.get(drive.index()).is_some_and(|member| member.in_journal);
-        let of = |drive: &Arc<Drive>| {
-            let label = drive.label();
-            let slabs = (0..label.journal_slabs).skip(slice.0.into()).step_by(label.slices.into());
-            slabs.map(move |slab| Column { drive: label.index, slab })
-        };
-        self.drives().filter(in_journal).flat_map(of).collect()
-    }
-
-    /// On how many drives an extent of the journal is to lie.
-    pub(crate) fn journal_columns(&self) -> usize {
-        self.label.journal_columns.into()
-    }
-
-    /// Whether no drive of the journal has failed, so that its extents have all their columns.
-    pub(crate) fn journal_set_is_whole(&self) -> bool {
-        let has_failed = |member: &Member| member.roles.journal && member.state == MemberState::Failed;
-        !self.members().all.iter().any(has_failed)
     }
 
     /// Generation of the set of drives that the journal is written to.

@@ -1,4 +1,4 @@
-//! Voters that are appointed while the pool serves, in the place of one that leaves.
+//! Voters that are appointed while the pool serves, in the place of one that leaves or was lost.
 //!
 //! A voter has the table of members and the newest root of each slice. A drive that is to become one gets both before the
 //! table that calls it one is written, and no root is written in between: so there is never a voter that lacks a root that
@@ -15,10 +15,19 @@ use zerocopy::IntoBytes;
 impl Store {
     /// Makes other drives voters until there are enough beside this one, which votes no more.
     pub(super) async fn appoint_beside(&self, leaving: DriveIndex) -> Result<(), PoolError> {
+        self.appoint(Some(leaving)).await
+    }
+
+    /// Makes drives voters until there are enough.
+    pub(super) async fn appoint_enough(&self) -> Result<(), PoolError> {
+        self.appoint(None).await
+    }
+
+    async fn appoint(&self, leaving: Option<DriveIndex>) -> Result<(), PoolError> {
         let _turn = self.rooting.lock().await;
         let before = self.members();
         let mut after = Members::clone(&before);
-        if let Some(member) = after.get_mut(leaving) {
+        if let Some(member) = leaving.and_then(|leaving| after.get_mut(leaving)) {
             member.votes = false;
         }
         after.appoint_voters();
@@ -36,7 +45,8 @@ impl Store {
         }
         self.change_appointing(&appointed, |members| {
             for member in &mut members.all {
-                member.votes = member.index != leaving && (member.votes || appointed.contains(&member.index));
+                member.votes =
+                    Some(member.index) != leaving && (member.votes || appointed.contains(&member.index));
             }
             Ok(())
         })

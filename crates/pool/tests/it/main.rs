@@ -1,5 +1,6 @@
 //! The pool by its public interface, on simulated drives: what hosts wrote is there after whatever happens.
 
+mod absent;
 mod add_drive;
 mod ahead;
 mod allocation;
@@ -14,6 +15,7 @@ mod evacuate;
 mod flipped;
 mod freed;
 mod grants;
+mod join_journal;
 mod layer_ids;
 mod layouts;
 mod life;

@@ -63,6 +63,15 @@ fn a_drive_is_removed_and_the_array_starts_without_it() {
     assert!(!config.contains("drives/drive-2") && config.contains("drives/drive-3"), "{config}");
     let events = lab.ok(&["events"]);
     assert!(events.contains("drive-2") && events.contains("was removed"), "{events}");
+    // The array does not hold it any more: it is not locked, and it can be added again.
+    let removed = fs::File::open(lab.data().join("drives/drive-2")).unwrap();
+    removed.try_lock().expect("a drive that was removed is not locked");
+    drop(removed);
+    let path = lab.data().join("drives/drive-2").display().to_string();
+    let added = lab.json(&["drive", "add", &path, "--domain", "file:drive-2"]);
+    assert_eq!(added["state"], "active", "{added}");
+    let gone = lab.json(&["drive", "remove", "drive-2", "--wait"]);
+    assert_eq!(gone["state"], "removed", "{gone}");
     check_all(&lab);
     // Killed, it starts without the drive, which is not there any more.
     serving.kill();

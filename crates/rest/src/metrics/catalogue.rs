@@ -5,7 +5,7 @@ mod watch;
 
 use self::{
     pool::{INTEGRITY, MEMORY, POOL, PROTECTION, RECOVERY, REPAIRS, STALLS},
-    watch::{EVENTS, OBJECTS, REFUSED, THRESHOLDS, WATCH},
+    watch::{EVENTS, HEDGED, OBJECTS, REFUSED, THRESHOLDS, WATCH},
 };
 use super::{
     exposition::{Exposition, Row, Table},
@@ -322,6 +322,16 @@ static DRIVE: Table<DriveFigures> = Table {
         Row::gauge("quoin_drive_suspect", "1 while the drive does not answer in time, else 0.", |d| {
             Some(f64::from(u8::from(d.suspect)))
         }),
+        Row::gauge(
+            "quoin_drive_slow",
+            "1 while the drive answers much later than the others and is read only where there is no other way, else 0.",
+            |d| Some(f64::from(u8::from(d.slow))),
+        ),
+        Row::gauge(
+            "quoin_drive_failing",
+            "1 while the drive errs again and again and is evacuated for that, else 0.",
+            |d| Some(f64::from(u8::from(d.failing))),
+        ),
         Row::level(
             "quoin_drive_unfinished_operations",
             "Operations that the drive has not completed, including those that the array gave up.",
@@ -476,6 +486,9 @@ fn add_pool(out: &mut Exposition, figures: &Figures) {
             out.add(&MEMORY, &(bytes as f64), &[purpose]);
         }
     }
+    if let Some(hedged) = &figures.hedged {
+        out.add(&HEDGED, hedged, &[]);
+    }
     if let Some(recovery) = &figures.recovery {
         out.add(&RECOVERY, recovery, &[]);
     }
@@ -509,7 +522,16 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
         ("Volumes", [of(&OPERATION), of(&UNMAPPED), of(&VOLUME), of(&VOLUME_INFO)].concat()),
         (
             "Pool",
-            [of(&POOL), of(&STALLS), of(&PROTECTION), of(&REPAIRS), of(&RECOVERY), of(&INTEGRITY)].concat(),
+            [
+                of(&POOL),
+                of(&STALLS),
+                of(&HEDGED),
+                of(&PROTECTION),
+                of(&REPAIRS),
+                of(&RECOVERY),
+                of(&INTEGRITY),
+            ]
+            .concat(),
         ),
         ("Drives", [of(&DRIVE_LATENCY), of(&DRIVE)].concat()),
     ]

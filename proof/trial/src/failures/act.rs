@@ -13,7 +13,7 @@ impl History {
     /// Does something that can be done now, and tells what.
     pub(super) fn act(&mut self) -> Result<String> {
         loop {
-            let done = match self.rng.below(12) {
+            let done = match self.rng.below(13) {
                 0 => self.lose("fail")?,
                 1 => self.lose("detach")?,
                 2 => self.lose("hang")?,
@@ -24,6 +24,7 @@ impl History {
                 8 => self.add()?,
                 9 => self.remove()?,
                 10 => self.evacuate_and_cancel()?,
+                11 => self.wait_longer_or_not_at_all()?,
                 _ => {
                     self.wait_for_rebuild()?;
                     Some("rebuilt".to_owned())
@@ -72,6 +73,25 @@ impl History {
         })
     }
 
+    /// Waits until a drive that is there again is taken back, or given up.
+    pub(super) fn wait_until_settled(&self, name: &str) -> Result<()> {
+        wait_until(&format!("drive {name} to be taken back or given up"), LIMIT, || {
+            Ok(self.state_of(name)? != "absent")
+        })
+    }
+
+    /// A drive that can be away when the array starts: all serve, and enough of them know which drives the pool has.
+    pub(super) fn some_spare(&mut self) -> Result<Option<usize>> {
+        let serve = self.listed()?.iter().filter(|drive| drive["state"] == "active").count();
+        let serves_whole = serve == self.drives.all.len() && self.tolerates()?;
+        let status = self.array.status()?;
+        let parity = status["protection"]["tolerates"].as_u64().unwrap_or(0) as usize;
+        if !serves_whole || serve.min(5) <= parity + 1 {
+            return Ok(None);
+        }
+        self.some_active(false)
+    }
+
     fn take_out(&mut self) -> Result<Option<String>> {
         if !self.tolerates()? {
             return Ok(None);
@@ -118,13 +138,21 @@ impl History {
         Ok(())
     }
 
-    /// Lets a drive that is slow or away work again.
+    /// From now on drives that go away are rebuilt at once, or waited for.
+    fn wait_longer_or_not_at_all(&mut self) -> Result<Option<String>> {
+        let delay = ["0s", "2s", "60m"][self.rng.below(3) as usize];
+        self.tell(&["rebuild", "set", "--repair-delay", delay])?;
+        Ok(Some(format!("repair delay {delay}")))
+    }
+
+    /// Lets a drive that is slow or away work again. One that the pool waits for is taken back.
     fn give_back(&mut self) -> Result<Option<String>> {
         let is_changed = |behaves| matches!(behaves, Behaviour::IsSlow | Behaviour::IsAway);
         let places = self.drives.places(|drive| is_changed(drive.behaves));
         let Some(place) = self.pick(&places) else { return Ok(None) };
         self.emulate("return", place, &[])?;
         self.drives.all[place].behaves = Behaviour::Works;
+        self.wait_until_settled(&self.drives.all[place].name())?;
         Ok(Some(format!("return {place}")))
     }
 

@@ -156,6 +156,7 @@ impl History {
         let volumes: Vec<(Endpoint, usize)> = volumes.collect::<Result<_>>()?;
         let (chains, seed) = (Chains::default(), self.rng.next());
         let next_write = std::mem::take(&mut self.next_write);
+        let mut stays_away = None;
         let outcome: Result<()> = std::thread::scope(|scope| {
             let writers = scope.spawn(|| chains.run(&volumes, &next_write, seed));
             let acted = (|| -> Result<()> {
@@ -166,6 +167,7 @@ impl History {
                 }
                 pause(Duration::from_millis(self.rng.below(400)))?;
                 if kill {
+                    stays_away = if self.rng.below(2) == 0 { self.some_spare()? } else { None };
                     told.push("kill".to_owned());
                     self.note("kill")?;
                     self.array.kill()?;
@@ -181,7 +183,7 @@ impl History {
         self.next_write = next_write;
         outcome?;
         if kill {
-            self.start_again()?;
+            self.start_again(stays_away, told)?;
         }
         let found = self.read_all()?;
         let (least, most) = (chains.acknowledged(), chains.sent());
@@ -193,10 +195,22 @@ impl History {
         Ok(())
     }
 
-    fn start_again(&mut self) -> Result<()> {
-        self.array.start()?;
+    /// Starts the array again, perhaps without one of its drives, which is there again a little later.
+    fn start_again(&mut self, without: Option<usize>, told: &mut Vec<String>) -> Result<()> {
         self.done.kills += 1;
         self.drives.all_work_again();
+        let Some(place) = without else {
+            return self.array.start().map(drop);
+        };
+        let path = self.drives.all[place].path.clone();
+        let elsewhere = path.with_extension("away");
+        self.note(&format!("start without {}", path.display()))?;
+        std::fs::rename(&path, &elsewhere)?;
+        self.array.start()?;
+        pause(Duration::from_millis(self.rng.below(3000)))?;
+        std::fs::rename(&elsewhere, &path)?;
+        self.wait_until_settled(&path.display().to_string())?;
+        told.push(format!("start without {place}"));
         Ok(())
     }
 

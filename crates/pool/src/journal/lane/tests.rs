@@ -7,7 +7,7 @@ use crate::{
     lifecycle::create::{NewDrive, format},
     store::Store,
 };
-use quoin_base::DriveIndex;
+use quoin_base::{DriveIndex, SliceId};
 use quoin_drive::{Roles, open_set};
 use quoin_world::Thread;
 use quoin_world_sim::{SimOptions, SimWorld};
@@ -37,6 +37,7 @@ fn a_lane_that_waits_goes_on_with_the_drives_that_are_left() {
             let slabs = [(0, 0), (1, 0), (1, 1), (1, 2)];
             let slabs = slabs.map(|(drive, slab)| Column { drive: DriveIndex(drive), slab });
             let journal = Arc::new(Journal::new(JournalParts {
+                slice: SliceId(0),
                 store: store.clone(),
                 threads: 1,
                 placed_lanes: 0,

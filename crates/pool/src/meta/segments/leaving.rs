@@ -53,10 +53,12 @@ impl Segment {
 }
 
 impl Inner {
-    /// Whether a segment is not to be added to any more: it lacks a column, or has one on a drive that leaves.
+    /// Whether a segment is not to be added to any more: it lacks a column, has one on a drive that leaves, or tolerates fewer
+    /// failures than a new one would.
     fn is_unfit(&self, segment: &Segment) -> bool {
         let is_fit = |drive| self.held_slabs.contains_key(&drive) && self.layouts.takes(drive);
         !segment.stripes.missing.is_empty()
+            || self.is_narrow(segment)
             || !segment.stripes.columns.iter().all(|column| is_fit(column.drive))
     }
 }
@@ -66,7 +68,9 @@ impl SegmentTable {
     pub(crate) fn set_layouts(&self, layouts: Layouts) {
         let mut inner = self.inner.write();
         let before = std::mem::replace(&mut inner.layouts, layouts);
-        if inner.held_slabs.keys().any(|drive| before.takes(*drive) && !inner.layouts.takes(*drive)) {
+        let leaves =
+            inner.held_slabs.keys().any(|drive| before.takes(*drive) && !inner.layouts.takes(*drive));
+        if leaves || before.of_data().parity() < inner.layouts.of_data().parity() {
             // Open segments may have become unfit to be added to.
             self.losses.fetch_add(1, Ordering::AcqRel);
         }

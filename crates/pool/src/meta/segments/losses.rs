@@ -33,7 +33,7 @@ pub(crate) struct Losses {
 
 impl Segment {
     /// Its columns on a drive.
-    fn columns_on(&self, drive: DriveIndex) -> ColumnSet {
+    pub(super) fn columns_on(&self, drive: DriveIndex) -> ColumnSet {
         let on_it = self.stripes.columns.iter().enumerate().filter(|(_, column)| column.drive == drive);
         on_it.fold(ColumnSet::default(), |set, (place, _)| set.with(ColumnSet::one(place)))
     }
@@ -86,6 +86,24 @@ impl SegmentTable {
             || durable.iter().any(|columns| is_last(columns)) && !planted(Bug::CountUnnamed)
     }
 
+    /// What is lost as drives are, in words; `None` if nothing.
+    pub(crate) fn lost_now(&self) -> Option<String> {
+        let inner = self.inner.read();
+        let is_lost = |drive: DriveIndex| !inner.held_slabs.contains_key(&drive);
+        let in_use = inner.segments.iter().filter(|segment| segment.state != SegmentState::Free);
+        let lost = in_use.filter(|segment| !segment.survives(segment.lost_if(&is_lost, None))).count();
+        let has_table = self
+            .table_slabs
+            .named()
+            .iter()
+            .all(|columns| !columns.iter().all(|column| is_lost(column.drive)));
+        match (lost, has_table) {
+            (0, true) => None,
+            (0, false) => Some("its table of segments is on no other drive".to_owned()),
+            (count, _) => Some(format!("{count} segments lack more columns than they can do without")),
+        }
+    }
+
     /// How many failures all that is in use survives.
     pub(crate) fn tolerates(&self) -> u8 {
         let inner = self.inner.read();
@@ -116,11 +134,15 @@ impl SegmentTable {
     }
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
-    pub(crate) fn lose(&self, drive: DriveIndex, members: MembersGeneration) {
+    pub(crate) fn lose(&self, drive: DriveIndex, is_absent: bool, members: MembersGeneration) {
         let mut inner = self.inner.write();
         // Nothing more is put there.
         inner.free_slabs.remove(&drive);
         inner.held_slabs.remove(&drive);
+        inner.being_filled.retain(|column| column.drive != drive);
+        if is_absent {
+            inner.absent.insert(drive);
+        }
         // What no flush has hardened there may be lost with it.
         let hardened = inner.hardened;
         for id in 1..inner.segments.len() {

@@ -55,8 +55,10 @@ pub(crate) struct Displaced {
     /// Segments that lack a column, and the live bytes in them.
     pub degraded_segments: u64,
     pub degraded_bytes: u64,
-    /// Bytes of the columns that they lack.
+    /// Bytes of the columns that they lack and that are to be made again.
     pub lacking_bytes: u64,
+    /// Bytes of those on drives that may come back.
+    pub absent_bytes: u64,
 }
 
 impl Segment {
@@ -79,6 +81,21 @@ impl Inner {
         let columns = segment.stripes.columns.iter().enumerate();
         let lost = columns.filter(|(_, column)| !self.held_slabs.contains_key(&column.drive));
         lost.fold(segment.stripes.missing, |set, (place, _)| set.with(ColumnSet::one(place)))
+    }
+
+    /// Those of them that are to be made again. What is on a drive that may come back is not, unless it lacks something: then
+    /// it is made again when the drive is back, or has failed.
+    fn to_be_made(&self, segment: &Segment) -> ColumnSet {
+        let columns = segment.stripes.columns.iter().enumerate();
+        let waits = columns.filter(|(_, column)| self.absent.contains(&column.drive));
+        waits.fold(self.gone(segment), |gone, (place, _)| gone.without(ColumnSet::one(place)))
+    }
+
+    /// Whether a segment tolerates fewer failures than new ones do, as what was written while drives were away.
+    ///
+    /// Metadata may have fewer copies than it would like: it is judged as data is.
+    pub(super) fn is_narrow(&self, segment: &Segment) -> bool {
+        segment.stripes.geometry.parity < self.layouts.of_data().parity()
     }
 
     /// Those on drives that nothing new is to lie on, though they hold what they should.
@@ -111,6 +128,7 @@ impl Inner {
     pub(super) fn take_for_move(&mut self, id: usize, place: usize, to: Column) -> ColumnMove {
         let is_free = self.free_slabs.get_mut(&to.drive).is_some_and(|free| free.remove(&to.slab));
         assert!(is_free, "a column is moved to a free slab");
+        self.being_filled.insert(to);
         let segment = &self.segments[id];
         ColumnMove {
             segment: SegmentId(id as u32),
@@ -125,7 +143,7 @@ impl Inner {
     /// Whether moving what is live elsewhere protects it better: new segments tolerate more failures.
     fn gains_by_relocation(&self, segment: &Segment) -> bool {
         let left = usize::from(segment.stripes.geometry.parity).saturating_sub(self.gone(segment).len());
-        let leaves = !self.leaving(segment).is_empty();
+        let leaves = !self.leaving(segment).is_empty() || self.is_narrow(segment);
         // Metadata has as many copies as there are domains for: with fewer domains, fewer are whole.
         let copies = usize::from(self.layouts.of_metadata().columns());
         let is_too_wide = segment.stream.is_metadata() && segment.stripes.columns.len() > copies;
@@ -192,7 +210,7 @@ impl SegmentTable {
                 continue;
             }
             let gone = inner.gone(segment);
-            let places = gone.with(inner.leaving(segment));
+            let places = inner.to_be_made(segment).with(inner.leaving(segment));
             if places.is_empty() {
                 continue;
             }
@@ -224,9 +242,11 @@ impl SegmentTable {
                 && segment.written_bytes == moved.written_bytes
                 && segment.rows_under_way == 0
         });
-        // The new drive may have been lost meanwhile.
-        let is_there = inner.held_slabs.contains_key(&moved.to.drive);
-        if !is_made || !is_same || !is_there {
+        // The new drive may have been lost meanwhile. Whether it is back or not, nothing is known of the slab then.
+        if !inner.being_filled.remove(&moved.to) {
+            return false;
+        }
+        if !is_made || !is_same {
             inner.comes_free(moved.to);
             return false;
         }
@@ -259,13 +279,19 @@ impl SegmentTable {
         let is_displaced = |segment: &Segment| {
             segment.state != SegmentState::Free
                 && segment.holds_anything()
-                && !inner.gone(segment).with(inner.leaving(segment)).is_empty()
+                && (!inner.to_be_made(segment).with(inner.leaving(segment)).is_empty()
+                    || segment.live_sectors > 0 && inner.is_narrow(segment))
         };
         let is_any = inner.segments.iter().any(is_displaced);
+        // What waits for drives to come back is counted as well.
+        let lacks = |segment: &Segment| {
+            segment.state != SegmentState::Free && segment.holds_anything() && !inner.gone(segment).is_empty()
+        };
+        let waits = !inner.absent.is_empty() && inner.segments.iter().any(lacks);
         let copies = inner.layouts.table_copies();
         let lacks_copy = self.table_slabs.is_any_incomplete(copies, &inner.layouts);
         // NOTE: with the lock held, under which columns are displaced.
-        self.may_be_displaced.store(is_any || lacks_copy, Ordering::Release);
+        self.may_be_displaced.store(is_any || lacks_copy || waits, Ordering::Release);
         is_any
     }
 
@@ -281,7 +307,9 @@ impl SegmentTable {
                 displaced.degraded_segments += 1;
                 displaced.degraded_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
                 let of_column = segment.written_bytes / u64::from(segment.stripes.geometry.data);
-                displaced.lacking_bytes += inner.gone(segment).len() as u64 * of_column;
+                displaced.lacking_bytes += inner.to_be_made(segment).len() as u64 * of_column;
+                displaced.absent_bytes +=
+                    inner.gone(segment).without(inner.to_be_made(segment)).len() as u64 * of_column;
             }
         }
         displaced
@@ -296,14 +324,14 @@ impl SegmentTable {
         let found = (1..inner.segments.len()).find(|id| {
             let segment = &inner.segments[*id];
             let gone = inner.gone(segment);
-            let mut places = gone.with(inner.leaving(segment)).iter();
+            let mut places = inner.to_be_made(segment).with(inner.leaving(segment)).iter();
             let has_no_slab = |place| inner.slab_for(segment, place).is_none();
             segment.live_sectors > 0
                 && segment.may_be_cleaned()
                 && !but.contains(&(*id as u32))
                 && gone.len() <= usize::from(segment.stripes.geometry.parity)
                 && inner.gains_by_relocation(segment)
-                && places.any(has_no_slab)
+                && (inner.is_narrow(segment) || places.any(has_no_slab))
         })?;
         Some((SegmentId(found as u32), inner.segments[found].clone()))
     }

@@ -355,12 +355,17 @@ impl SegmentTable {
         let (drive, free) =
             free.max_by_key(|(drive, free)| (!is_used(**drive), free.len(), Reverse(**drive)))?;
         let to = Column { drive: *drive, slab: free.pop_first()? };
+        inner.being_filled.insert(to);
         Some(TableCopy { at, columns, to })
     }
 
     /// Takes the new copy in, if it was made. One that was on a drive that leaves goes.
     pub(crate) fn end_table_copy(&self, copy: TableCopy, is_made: bool) {
         let mut inner = self.inner.write();
+        // The drive may have been lost meanwhile.
+        if !inner.being_filled.remove(&copy.to) {
+            return;
+        }
         if !is_made || !inner.layouts.takes(copy.to.drive) {
             inner.comes_free(copy.to);
             return;

@@ -11,6 +11,8 @@ use std::{
     task::Poll,
 };
 
+const DATA: quoin_drive::Roles = quoin_drive::Roles { journal: false, data: true };
+
 struct Rig {
     world: Arc<SimWorld>,
     disks: Vec<Arc<SimDisk>>,
@@ -160,7 +162,7 @@ fn an_added_drive_has_the_session_and_the_fences_of_the_others() {
             drive.fence(holder(2), 5).await.unwrap();
         }
         let index = store
-            .add_drive(new, String::new(), quoin_base::DriveId(uuid::Uuid::from_u128(9)), 0)
+            .add_drive(new, String::new(), DATA, (quoin_base::DriveId(uuid::Uuid::from_u128(9)), 0))
             .await
             .unwrap();
         let [new, old] = [index, DriveIndex(0)].map(|drive| store.columns.drive(drive).unwrap().clone());
@@ -182,8 +184,11 @@ fn an_addition_that_may_count_says_that_the_drive_is_to_be_kept() {
     rig.disks[0].change_faults(|plan| plan.write_error = 1.0);
     let adding = store.clone();
     let id = quoin_base::DriveId(uuid::Uuid::from_u128(9));
-    let failed =
-        rig.world.run(async move { adding.add_drive(new, String::new(), id, 0).await }).unwrap().unwrap_err();
+    let failed = rig
+        .world
+        .run(async move { adding.add_drive(new, String::new(), DATA, (id, 0)).await })
+        .unwrap()
+        .unwrap_err();
     assert!(failed.to_string().contains("whether drive new was added: keep it attached"), "{failed}");
     assert!(store.health().is_failed());
 }
@@ -352,7 +357,7 @@ fn a_drive_that_votes_in_the_place_of_another_has_the_table_and_every_root() {
     rig.world
         .run(async move {
             let (store, id) = (changing, quoin_base::DriveId(uuid::Uuid::from_u128(9)));
-            let new = store.add_drive(added, String::new(), id, 0).await.unwrap();
+            let new = store.add_drive(added, String::new(), DATA, (id, 0)).await.unwrap();
             store.set_leaving(DriveIndex(3), true).await.unwrap();
             store.appoint_beside(DriveIndex(3)).await.unwrap();
             let members = store.members();

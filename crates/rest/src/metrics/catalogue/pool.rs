@@ -183,6 +183,11 @@ pub(super) static PROTECTION: Table<Protection> = Table {
             |p| p.lacking_bytes,
         ),
         Row::level(
+            "quoin_absent_bytes",
+            "Bytes of columns on drives that went away and may come back: no rebuild makes them before the repair delay is over.",
+            |p| p.absent_bytes,
+        ),
+        Row::level(
             "quoin_failures_tolerated",
             "Failures of fault domains that are tolerated now, without loss and without the pool going offline.",
             |p| u64::from(p.tolerates),

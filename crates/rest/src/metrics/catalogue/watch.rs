@@ -3,6 +3,7 @@
 use super::super::exposition::{Row, Table};
 use quoin_api::Objects;
 use quoin_array::Figures;
+use quoin_pool::HedgedReads;
 
 pub(super) static OBJECTS: Table<Objects> = Table {
     labels: &[],
@@ -35,6 +36,22 @@ pub(super) static WATCH: Table<Figures> = Table {
             "Time by which the next complete scrub is due, since the Unix epoch; in the past while it is \
              overdue. Absent while no scrubs are scheduled.",
             |f| f.scrub_due_ms.map(|ms| ms as f64 / 1000.0),
+        ),
+    ],
+};
+
+pub(super) static HEDGED: Table<HedgedReads> = Table {
+    labels: &[],
+    rows: &[
+        Row::count(
+            "quoin_pool_hedged_reads_total",
+            "Reads of a drive that were late, and were made from the other drives too.",
+            |hedged| hedged.begun,
+        ),
+        Row::count(
+            "quoin_pool_hedged_reads_won_total",
+            "Those of them that the other drives answered first.",
+            |hedged| hedged.won,
         ),
     ],
 };

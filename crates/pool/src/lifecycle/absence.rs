@@ -1,0 +1,110 @@
+//! Drives that are absent: how long they are waited for, and how they come back.
+
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+    lifecycle::pool::Pool,
+};
+use futures_util::future::join_all;
+use quoin_base::{DriveIndex, MembersGeneration};
+use quoin_world::{Compiled, Disk};
+use std::{sync::Arc, time::Duration};
+
+/// Between two looks whether a loss is settled.
+const SETTLE_EVERY: Duration = Duration::from_millis(1);
+
+impl Pool {
+    /// How long a drive that went away is waited for before what it holds is made again on the others.
+    pub fn repair_delay(&self) -> Duration {
+        self.store().repair_delay()
+    }
+
+    /// Sets how long that is, from now on also for drives that are away. Not kept when the pool is closed.
+    pub fn set_repair_delay(&self, delay: Duration) {
+        self.store().set_repair_delay(delay);
+    }
+
+    /// Gives up drives that were away for longer than the repair delay: what they hold is made again, and they come back no
+    /// more. Returns which. To be called every second or so.
+    ///
+    /// # Errors
+    /// [`PoolError::Offline`] if the pool is or goes offline.
+    pub fn give_up_absent(&self) -> Compiled<'_, Result<Vec<DriveIndex>, PoolError>> {
+        Box::pin(async move {
+            let given_up = self.store().give_up_absent().await?;
+            // Those that came back right before the pool was opened.
+            if !self.store().returning().is_empty() {
+                let _turn = self.store().turn_of_drives().await;
+                self.settle_returned().await?;
+            }
+            Ok(given_up)
+        })
+    }
+
+    /// Goes on without a drive that is away, as if an operation had found out: it is absent then. False if the pool goes on
+    /// without it already.
+    ///
+    /// # Errors
+    /// [`PoolError::Refused`] if anything would be lost: nothing changed then. [`PoolError::Offline`] if the pool is or
+    /// goes offline.
+    pub fn miss_drive(&self, drive: DriveIndex) -> Compiled<'_, Result<bool, PoolError>> {
+        Box::pin(async move { self.store().miss_drive(drive).await })
+    }
+
+    /// Takes an absent drive back: it holds what it held, and what it missed is made again from the other drives. Returns its
+    /// number.
+    ///
+    /// # Errors
+    /// [`PoolError::Refused`] if the disk is not an absent drive of the pool, or has changed by itself.
+    /// [`PoolError::Drive`] if it fails: it is absent still, and may be tried again. [`PoolError::Offline`] if the pool is or goes offline.
+    pub fn take_back(&self, disk: Arc<dyn Disk>) -> Compiled<'_, Result<DriveIndex, PoolError>> {
+        Box::pin(async move {
+            let store = self.store();
+            let _turn = store.turn_of_drives().await;
+            store.health().check()?;
+            // Who it is, and that it writes for nobody else. The pool does not use it yet.
+            let drive = store.open_absent(disk).await?;
+            let index = drive.index();
+            let lost_at = store.absent_at(index).ok_or_else(|| {
+                PoolError::Refused(format!("drive {} is not absent any more", drive.name()))
+            })?;
+            // NOTE: before it counts. What it lacks is marked durably then, whatever happens next.
+            if !planted(Bug::ReturnBeforeFlags) {
+                self.settle_loss(lost_at).await?;
+            }
+            store.take_back(drive).await?;
+            // What it has counts for what is tolerated at once. What it missed is made again by the rebuild.
+            self.settle_returned().await?;
+            Ok(index)
+        })
+    }
+
+    /// Drives that are back count in full once nothing of the journal is needed that is on fewer drives because of them.
+    async fn settle_returned(&self) -> Result<(), PoolError> {
+        let returning = self.store().returning();
+        if !returning.is_empty() {
+            self.settle_loss(MembersGeneration(0)).await?;
+            self.store().settle_returned(&returning).await?;
+        }
+        Ok(())
+    }
+
+    /// Has checkpoints made until their roots know of a loss, and need nothing of the journal that began before it.
+    async fn settle_loss(&self, lost_at: MembersGeneration) -> Result<(), PoolError> {
+        let _returning = self.store().begin_to_take_back();
+        let settle = self.slices().iter().map(async |slice| {
+            let set_from = slice.log.journal.set_from();
+            loop {
+                let root = slice.metadata.root();
+                if root.members.get() >= lost_at.0 && root.first_extent.get() >= set_from {
+                    return Ok(());
+                }
+                // Lanes leave what began before, which comes free when it is destaged.
+                slice.drain().await?;
+                slice.world().sleep(SETTLE_EVERY).await;
+                slice.checkpoint().await?;
+            }
+        });
+        join_all(settle).await.into_iter().collect()
+    }
+}

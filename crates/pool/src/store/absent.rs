@@ -1,0 +1,192 @@
+//! Drives that are absent: the pool goes on without them, and they may come back.
+//!
+//! A drive that vanishes or does not answer is *absent*, one that answers with errors has *failed*. What an absent drive holds
+//! is kept: it is made again only when the repair delay has passed, or when an administrator says that the drive will not come
+//! back. Then it has failed. Until then it counts as lost for what the pool survives.
+//!
+//! A drive that comes back holds what it held: segments are not changed in place once they are sealed and hardened. What it
+//! missed is marked in the segment table, column by column, and is made again from the other columns.
+//!
+//! Invariants:
+//! 1. A drive is absent durably before anything counts that was written without it.
+//! 2. A drive is active again, durably, only when a root of each slice is durable that knows of its loss. So the columns that
+//!    lack something are marked whatever happens, and nothing that an opening can find names what else was on the drive.
+//! 3. It is active again only when no part of the journal that is needed began before it was lost: a column of the journal that
+//!    lacks batches must not be asked which there were.
+//! 4. Only a drive comes back that knows of no table of members with which it could have gone on by itself: none as new as the
+//!    one that made it absent.
+
+use super::Store;
+use crate::error::PoolError;
+use quoin_base::{DriveIndex, Epoch, MembersGeneration};
+use quoin_drive::{Drive, Member, MemberState, MembersCopy};
+use quoin_world::{Disk, World, atomic::Ordering};
+use std::{sync::Arc, time::Duration};
+
+/// A drive that is coming back. Until it is dropped, lanes of the journal leave extents that began before.
+pub(crate) struct Returning<'a>(&'a Store);
+
+impl Drop for Returning<'_> {
+    fn drop(&mut self) {
+        self.0.absence.returning.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    /// Takes the drives over, of which none is missing.
+    pub(crate) async fn take_over(drives: Vec<Arc<Drive>>) -> Result<Self, PoolError> {
+        Self::take_over_without(drives, (&[], 0)).await
+    }
+}
+
+impl Store {
+    /// Tells the time to it.
+    pub(crate) fn set_world(&self, world: Arc<dyn World>) {
+        let _ = self.absence.world.set(world);
+    }
+
+    /// Whether a drive that failed is away, and may come back with what it held.
+    pub(super) fn is_away(&self, index: DriveIndex) -> bool {
+        self.columns.drive(index).is_ok_and(|drive| drive.is_away())
+    }
+
+    /// How long an absent drive is waited for.
+    pub(crate) fn repair_delay(&self) -> Duration {
+        Duration::from_millis(self.absence.delay_ms.load(Ordering::Acquire))
+    }
+
+    /// Changes that, from now on.
+    pub(crate) fn set_repair_delay(&self, delay: Duration) {
+        let ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self.absence.delay_ms.store(ms, Ordering::Release);
+    }
+
+    /// Gives up the drives that were absent for longer than the repair delay. Returns them.
+    pub(crate) async fn give_up_absent(&self) -> Result<Vec<DriveIndex>, PoolError> {
+        let (now, delay) = (self.absence.now_ms(), self.repair_delay().as_millis() as u64);
+        let is_due = |member: &&Member| {
+            member.state == MemberState::Absent && now.saturating_sub(member.absent_since_ms) >= delay
+        };
+        let due: Vec<_> = self.members().all.iter().filter(is_due).map(|member| member.index).collect();
+        for drive in &due {
+            self.fail_drive(*drive).await?;
+        }
+        Ok(due)
+    }
+
+    /// The drives that are absent.
+    pub(crate) fn absent_drives(&self) -> impl Iterator<Item = DriveIndex> + use<> {
+        let members = self.members();
+        let absent = members.all.iter().filter(|member| member.state == MemberState::Absent);
+        absent.map(|member| member.index).collect::<Vec<_>>().into_iter()
+    }
+
+    /// True while a drive is coming back.
+    pub(crate) fn is_taking_back(&self) -> bool {
+        self.absence.returning.load(Ordering::Acquire) > 0
+    }
+
+    /// A drive begins to come back: lanes of the journal leave what began before it was lost.
+    pub(crate) fn begin_to_take_back(&self) -> Returning<'_> {
+        self.absence.returning.fetch_add(1, Ordering::AcqRel);
+        self.health.notify();
+        Returning(self)
+    }
+
+    /// The drives that are back, and parts of the journal that began before may be needed.
+    pub(crate) fn returning(&self) -> Vec<DriveIndex> {
+        let members = self.members();
+        members.all.iter().filter(|member| member.is_returning()).map(|member| member.index).collect()
+    }
+
+    /// Notes, durably, that nothing of the journal is needed any more that began before these drives were back.
+    pub(crate) async fn settle_returned(&self, drives: &[DriveIndex]) -> Result<(), PoolError> {
+        self.change_members(|members| {
+            drives.iter().for_each(|drive| members.settle(*drive));
+            Ok(())
+        })
+        .await
+    }
+
+    /// The generation of the table with which the pool went on without an absent drive.
+    pub(crate) fn absent_at(&self, index: DriveIndex) -> Option<MembersGeneration> {
+        let members = self.members();
+        let absent = members.get(index).filter(|member| member.state == MemberState::Absent);
+        absent.map(|member| member.failed_at)
+    }
+
+    /// Opens the disk of an absent drive, as the current owner's. It is used by nobody yet.
+    ///
+    /// # Errors
+    /// [`PoolError::Refused`] if it is not an absent drive of the pool as it was when it went away.
+    pub(crate) async fn open_absent(&self, disk: Arc<dyn Disk>) -> Result<Arc<Drive>, PoolError> {
+        let name = disk.name().to_owned();
+        let refuse = |why: String| PoolError::Refused(format!("drive {name} is not taken back: {why}"));
+        let drive = Drive::open(disk).await?;
+        let label = drive.label();
+        let members = self.members();
+        let member = members.get(label.index).filter(|member| {
+            label.pool == self.pool() && member.drive == label.drive && member.state == MemberState::Absent
+        });
+        let Some(member) = member else {
+            return Err(refuse("it is no absent drive of this pool".into()));
+        };
+        if (drive.slabs(), label.roles) != (member.slabs, member.roles) {
+            return Err(refuse("its label and the pool's table of members do not agree".into()));
+        }
+        // It must not have gone on by itself: what it acknowledged then is nowhere else.
+        let newest = drive.read_members().await.into_iter().filter_map(|copy| match copy {
+            MembersCopy::Sound(members) => Some(members.generation),
+            MembersCopy::Blank | MembersCopy::Damaged(_) => None,
+        });
+        let has_gone_on =
+            newest.max().is_some_and(|newest| newest >= member.failed_at) || drive.epoch() > self.epoch();
+        if has_gone_on {
+            return Err(refuse(
+                "it knows of changes that this pool does not know: it was used without the other drives; erase it and add it \
+                 as a new one, or bring back what went on with it"
+                    .into(),
+            ));
+        }
+        self.take_over_one(&drive).await?;
+        Ok(drive)
+    }
+
+    /// Has a drive accept the writes of this owner, and none of earlier writer sessions.
+    async fn take_over_one(&self, drive: &Drive) -> Result<(), PoolError> {
+        let epoch: Epoch = self.epoch();
+        if drive.epoch() < epoch {
+            return Ok(drive.raise_epoch(epoch).await?);
+        }
+        // It was away for a part of this owner's term.
+        let holder = drive.writer_session().holder;
+        let lowest = drive.fences().lowest_of(holder) + 1;
+        Ok(drive.fence(holder, lowest).await?)
+    }
+
+    /// Takes a drive back that [`Self::open_absent`] opened, durably. Roots know of its loss, and nothing of the journal that is
+    /// needed began before it.
+    pub(crate) async fn take_back(&self, drive: Arc<Drive>) -> Result<(), PoolError> {
+        let (index, name) = (drive.index(), drive.name().to_owned());
+        {
+            // What it grants is read from it: while it was away, nothing of it changed hands.
+            let _turn = self.grants.take_back(&drive).await?;
+            self.columns.replace(drive.clone());
+            self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);
+            self.change_members(|members| {
+                members.take_back(index);
+                if let Some(member) =
+                    members.get_mut(index).filter(|member| member.state == MemberState::Active)
+                {
+                    member.in_journal = member.roles.journal;
+                }
+                Ok(())
+            })
+            .await?;
+        }
+        self.claims.came_free();
+        tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive is back");
+        self.appoint_enough().await
+    }
+}

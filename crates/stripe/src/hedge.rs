@@ -1,0 +1,153 @@
+//! Drives that answer late are read around.
+//!
+//! A read of one column that takes longer than a deadline is answered from the other columns, whichever comes first. A drive
+//! that was late several times, or is marked as slow, is read only where there is no other way.
+//!
+//! Invariants:
+//! 1. What answers instead is a read without the late column, by the rules of every such read: nothing is used that a drive
+//!    lacks or failed to write, or that the caller leaves out.
+//! 2. Reads that are made in addition are never more than the caller allowed since the last time.
+//! 3. The late read is given up only by who waited for it. Its drive still owes it, and is watched for that.
+
+use crate::{Column, ColumnSet, Columns, Read, StripeError, StripeSet};
+use futures_util::future::{Either, select};
+use quoin_base::{ByteRange, DriveIndex};
+use quoin_world::{
+    World,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+};
+use std::{
+    pin::pin,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+/// A drive that was late so many times since [`Columns::set_hedging`] is read around without being waited for.
+const LATE_TIMES: usize = 4;
+
+/// When reads of a column are late, and how much may be read because of that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Hedging {
+    /// From then on a read is late; `None`: never.
+    pub late_after: Option<Duration>,
+    /// So many reads of columns may be made in addition until this is set again.
+    pub extra_reads: usize,
+}
+
+/// What reading around late drives came to since the columns were opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HedgedReads {
+    /// Reads that were late and were made from the other columns too.
+    pub begun: u64,
+    /// Those of them that the other columns answered first.
+    pub won: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Hedge {
+    world: OnceLock<Arc<dyn World>>,
+    /// In microseconds; 0: no read is late.
+    late_after_us: AtomicU64,
+    extra_reads: AtomicUsize,
+    begun: AtomicU64,
+    won: AtomicU64,
+}
+
+impl Hedge {
+    /// Takes so many extra reads from what is allowed. False if that is not enough.
+    fn take(&self, reads: usize) -> bool {
+        let left = |left: usize| left.checked_sub(reads);
+        self.extra_reads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok()
+    }
+}
+
+impl Columns {
+    /// Reads wait by the clock of this world from now on. Without one, none is ever late.
+    pub fn keep_time_by(&self, world: Arc<dyn World>) {
+        // Whoever comes second has the same world.
+        let _ = self.hedge().world.set(world);
+    }
+
+    /// Sets when reads are late, and allows so many more reads because of that. Drives that were late are tried again.
+    pub fn set_hedging(&self, hedging: Hedging) {
+        let us =
+            hedging.late_after.map_or(0, |after| u64::try_from(after.as_micros()).unwrap_or(u64::MAX).max(1));
+        self.hedge().late_after_us.store(us, Ordering::Relaxed);
+        self.hedge().extra_reads.store(hedging.extra_reads, Ordering::Relaxed);
+        self.forget_late();
+    }
+
+    /// Marks a drive as slow: it is read only where there is no other way. Or takes the mark away.
+    pub fn mark_slow(&self, drive: DriveIndex, slow: bool) {
+        if let Some(place) = self.pace_of(drive) {
+            place.slow.store(slow, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a drive is marked as slow.
+    pub fn is_marked_slow(&self, drive: DriveIndex) -> bool {
+        self.pace_of(drive).is_some_and(|pace| pace.slow.load(Ordering::Relaxed))
+    }
+
+    /// What reading around late drives came to.
+    pub fn hedged_reads(&self) -> HedgedReads {
+        let hedge = self.hedge();
+        let [begun, won] = [&hedge.begun, &hedge.won].map(|count| count.load(Ordering::Relaxed));
+        HedgedReads { begun, won }
+    }
+
+    /// Whether a column is not to be read if the range follows from others.
+    pub(crate) fn is_slow(&self, column: Column) -> bool {
+        self.pace_of(column.drive).is_some_and(|pace| {
+            pace.slow.load(Ordering::Relaxed) || pace.late.load(Ordering::Relaxed) >= LATE_TIMES
+        })
+    }
+
+    /// Reads a range that lies in one column from there; from the others if that takes too long.
+    pub(crate) async fn read_direct(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        without: ColumnSet,
+        place: usize,
+    ) -> Result<Read, StripeError> {
+        let geometry = set.geometry;
+        let column = set.columns[place];
+        let column_range = if geometry.data == 1 { range } else { geometry.column_range(range, place) };
+        let direct = |content| Read { content, unread: ColumnSet::default() };
+        let mut read = pin!(self.read_column(column, column_range));
+        let hedge = self.hedge();
+        let (us, world) = (hedge.late_after_us.load(Ordering::Relaxed), hedge.world.get());
+        // One that leaves columns out already is made because something is wrong: it takes its time.
+        let Some(world) = world.filter(|_| us > 0 && without.is_empty() && self.tolerates(set) > 0) else {
+            return read.await.map(direct);
+        };
+        let late = world.sleep(Duration::from_micros(us));
+        if let Either::Left((outcome, _)) = select(read.as_mut(), late).await {
+            return outcome.map(direct);
+        }
+        if let Some(pace) = self.pace_of(column.drive) {
+            pace.late.fetch_add(1, Ordering::Relaxed);
+        }
+        // Of a mirror another copy; else all of a stripe but this column.
+        if !hedge.take(geometry.data.into()) {
+            return read.await.map(direct);
+        }
+        hedge.begun.fetch_add(1, Ordering::Relaxed);
+        let other_way = Box::pin(self.read_other_way(set, range, without.with(ColumnSet::one(place)), None));
+        match select(read, other_way).await {
+            Either::Left((Ok(content), _)) => Ok(direct(content)),
+            Either::Left((Err(error), other_way)) => match other_way.await {
+                Ok(read) if error.is_of_the_drive() => {
+                    Ok(Read { unread: read.unread.with(ColumnSet::one(place)), ..read })
+                }
+                _ => Err(error),
+            },
+            Either::Right((Ok(read), _)) => {
+                hedge.won.fetch_add(1, Ordering::Relaxed);
+                Ok(read)
+            }
+            Either::Right((Err(_), read)) => read.await.map(direct),
+        }
+    }
+}
