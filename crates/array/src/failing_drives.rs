@@ -4,15 +4,10 @@
 //! one damaged track found by a scrub is repaired, and the drive may serve for years. A drive that errs minute after minute
 //! is on its way out.
 
-use crate::{Array, ArrayError, drives::DriveSlot};
-use quoin_api::{self as api, Severity};
 use quoin_base::DriveIndex;
-use quoin_drive::MemberState;
-use quoin_pool::Pool;
 use quoin_world::Nanos;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
     time::Duration,
 };
 
@@ -74,7 +69,11 @@ impl Errors {
 impl FailingDrives {
     /// Looks at what drives have counted so far. Returns those that are to be evacuated now, with the errors that count and
     /// whether that is new.
-    fn look(&mut self, now: Nanos, counted: Vec<(DriveIndex, u64)>) -> Vec<(DriveIndex, u32, bool)> {
+    pub(crate) fn look(
+        &mut self,
+        now: Nanos,
+        counted: Vec<(DriveIndex, u64)>,
+    ) -> Vec<(DriveIndex, u32, bool)> {
         let there: BTreeSet<_> = counted.iter().map(|(drive, _)| *drive).collect();
         self.drives.retain(|drive, _| there.contains(drive));
         let mut due = Vec::new();
@@ -115,44 +114,6 @@ impl FailingDrives {
     pub(crate) fn forgive(&mut self, drive: DriveIndex) {
         if let Some(errors) = self.drives.get_mut(&drive) {
             *errors = Errors { seen: errors.seen, ..Errors::default() };
-        }
-    }
-}
-
-/// What a drive has counted since it was opened: errors and repairs.
-fn counted(slot: &DriveSlot) -> Option<(DriveIndex, u64)> {
-    let drive = slot.drive().filter(|drive| !drive.is_failed())?;
-    let counters = drive.counters();
-    Some((drive.index(), counters.errors + counters.repairs))
-}
-
-impl Array {
-    /// Looks how often drives err, and evacuates those that err again and again.
-    pub(crate) async fn tend_failing_drives(&self, pool: &Arc<Pool>) {
-        let members = pool.members();
-        let serves =
-            |drive: DriveIndex| members.get(drive).is_some_and(|member| member.state == MemberState::Active);
-        let counted: Vec<_> = self.drives().each(counted).into_iter().flatten().collect();
-        let counted = counted.into_iter().filter(|(drive, _)| members.get(*drive).is_some()).collect();
-        let due = self.failing_drives().look(self.world().now(), counted);
-        for (drive, errors, is_new) in due.into_iter().filter(|(drive, ..)| serves(*drive)) {
-            let path = self.drive_path(drive);
-            if is_new {
-                let text = format!(
-                    "errs again and again: {errors} errors and repairs count within an hour. It is evacuated before it fails"
-                );
-                self.log().record(Severity::Warning, format!("drive {path}"), text);
-            }
-            let request = api::DriveEvacuate::default();
-            match self.evacuate_drive(&path, request).await {
-                Ok(_) => {}
-                Err(error @ ArrayError::Drive(_)) if is_new => {
-                    let text =
-                        format!("fails, and cannot be evacuated: {error}. Replace it: quoin drive replace");
-                    self.log().record(Severity::Warning, format!("drive {path}"), text);
-                }
-                Err(error) => tracing::debug!(%path, %error, "a failing drive cannot be evacuated now"),
-            }
         }
     }
 }

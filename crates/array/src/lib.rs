@@ -78,6 +78,7 @@ mod space_report;
 mod status;
 mod stopped_volumes;
 mod supervise;
+mod tend_drives;
 mod timetable;
 mod users;
 mod volume_problem;

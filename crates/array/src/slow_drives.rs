@@ -3,14 +3,9 @@
 //! Each second the reads of each drive are compared with those of the others. What counts is the time within which nine of ten
 //! were answered. A marked drive gets few reads, so it is asked for a page each second to find out when it is quick again.
 
-use crate::Array;
-use quoin_api::Severity;
 use quoin_base::{DriveIndex, metrics::LatencySnapshot};
-use quoin_pool::{Hedging, Pool};
-use quoin_world::Thread;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
     time::Duration,
 };
 
@@ -62,10 +57,10 @@ struct Mark {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Drives that are slow from now on: what nine of ten reads took, and what those of the others took.
-    slow: Vec<(DriveIndex, Duration, Duration)>,
+    pub(crate) slow: Vec<(DriveIndex, Duration, Duration)>,
     /// Drives that are to be asked for a page.
-    ask: Vec<DriveIndex>,
-    extra_reads: u64,
+    pub(crate) ask: Vec<DriveIndex>,
+    pub(crate) extra_reads: u64,
 }
 
 fn is_slow(took: Duration, usual: Duration) -> bool {
@@ -79,7 +74,7 @@ fn median(mut all: Vec<Duration>) -> Option<Duration> {
 
 impl SlowDrives {
     /// Looks at what the reads of each drive took so far. Drives that are not in `reads` are forgotten.
-    fn look(&mut self, reads: Vec<(DriveIndex, LatencySnapshot)>) -> Found {
+    pub(crate) fn look(&mut self, reads: Vec<(DriveIndex, LatencySnapshot)>) -> Found {
         let there: BTreeSet<_> = reads.iter().map(|(drive, _)| *drive).collect();
         self.drives.retain(|drive, _| there.contains(drive));
         let mut found = Found::default();
@@ -131,7 +126,7 @@ impl SlowDrives {
     }
 
     /// A marked drive answered a page after so long; `None`: it failed to. True if it is not slow any more.
-    fn answered(&mut self, drive: DriveIndex, took: Option<Duration>) -> bool {
+    pub(crate) fn answered(&mut self, drive: DriveIndex, took: Option<Duration>) -> bool {
         let Some(Pace { mark, .. }) = self.drives.get_mut(&drive) else { return false };
         let Some(marked) = mark else { return false };
         let usual = self.usual.unwrap_or_default();
@@ -145,64 +140,16 @@ impl SlowDrives {
         is_over
     }
 
+    /// When a read is late, as far as is known.
+    pub(crate) fn late_after(&self) -> Option<Duration> {
+        self.late_after
+    }
+
     /// Whether a drive is marked.
     #[cfg(test)]
     fn is_slow(&self, drive: DriveIndex) -> bool {
         self.drives.get(&drive).is_some_and(|pace| pace.mark.is_some())
     }
-}
-
-impl Array {
-    /// Looks how fast drives answer, and has slow ones read around.
-    pub(crate) fn tend_slow_drives(self: &Arc<Self>, pool: &Arc<Pool>) {
-        let members = pool.members();
-        let reads = self.drives().each(|slot| {
-            let drive = slot.drive().filter(|drive| !drive.is_failed())?;
-            members.get(drive.index()).filter(|member| member.is_needed())?;
-            Some((drive.index(), drive.latencies()?.read.snapshot()))
-        });
-        let (found, late_after) = {
-            let mut slow = self.slow_drives();
-            let found = slow.look(reads.into_iter().flatten().collect());
-            (found, slow.late_after)
-        };
-        pool.set_hedging(Hedging { late_after, extra_reads: found.extra_reads as usize });
-        for (drive, took, usual) in found.slow {
-            pool.mark_slow(drive, true);
-            let text = format!(
-                "answers slowly: it took {} ms for nine of ten reads, the others {} ms. It is read only where there is no other \
-                 way until it is quick again",
-                milliseconds(took),
-                milliseconds(usual)
-            );
-            self.log().record(Severity::Warning, format!("drive {}", self.drive_path(drive)), text);
-        }
-        for drive in found.ask {
-            let (array, pool) = (self.clone(), pool.clone());
-            let ask = async move {
-                let began = array.world().now();
-                let outcome = pool.ask_drive(drive, array.world().random_u64()).await;
-                let took = array.world().now().since(began);
-                if array.slow_drives().answered(drive, outcome.is_ok().then_some(took)) {
-                    pool.mark_slow(drive, false);
-                    let text = "answers as fast as the others again".to_owned();
-                    array.log().record(Severity::Notice, format!("drive {}", array.drive_path(drive)), text);
-                }
-            };
-            self.world().spawn(Thread::Background, Box::pin(ask));
-        }
-    }
-
-    /// The path of a drive in the configuration, or its number.
-    pub(crate) fn drive_path(&self, drive: DriveIndex) -> String {
-        let paths = self.drives().each(|slot| (slot.number(), slot.path().to_owned()));
-        let path = paths.into_iter().find(|(number, _)| *number == Some(drive)).map(|(_, path)| path);
-        path.unwrap_or_else(|| format!("number {drive}"))
-    }
-}
-
-fn milliseconds(duration: Duration) -> String {
-    format!("{:.1}", duration.as_secs_f64() * 1000.0)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 /// What a layout is to be, in columns on drives of distinct fault domains: `data` columns, and as many more as failures are to
 /// be tolerated. With one data column the others are copies of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Layout {
     data: u8,
     parity: u8,

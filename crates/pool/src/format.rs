@@ -518,9 +518,12 @@ pub(crate) struct SegmentEntry {
     pub written_in: U32,
     /// Drive and slab of each column.
     pub columns: [ColumnEntry; MAX_COLUMNS],
+    /// The layout that it was opened for, columns of data and of parity; 0 and 0: the pool's.
+    pub layout: [u8; 2],
+    pub reserved: [u8; 4],
 }
 /// The most columns of a segment, those of parity included.
-pub(crate) const MAX_COLUMNS: usize = 36;
+pub(crate) const MAX_COLUMNS: usize = 35;
 /// A slab with pages of the segment table, in the root: the same pages in each column.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -59,6 +59,10 @@ pub fn encoded_catalog(transaction: &Transaction) -> Vec<u8> {
                 let layers = image.layers.iter_mut().filter(|layer| layer.volume == volume);
                 layers.for_each(|layer| layer.reserved_bytes = bytes);
             }
+            Operation::LayOut { volume, layout } => {
+                let layers = image.layers.iter_mut().filter(|layer| layer.volume == volume);
+                layers.for_each(|layer| layer.layout = layout);
+            }
             Operation::Prepare(_) => {}
         }
     }

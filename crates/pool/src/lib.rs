@@ -41,6 +41,7 @@ pub use integrity::{
 pub use lifecycle::{
     create::{NewDrive, format},
     evacuation::{Balance, Evacuation, RebuildRate},
+    layouts::{LayoutUse, VolumeLayout},
     memory::MemoryShares,
     options::{FormatOptions, PoolOptions},
     pool::Pool,

@@ -1,6 +1,6 @@
 //! The drives of a pool, as the columns of its segments.
 
-use crate::{Column, StripeError, StripeSet, hedge::Hedge};
+use crate::{Column, StripeError, StripeSet, hedging::Hedge};
 use futures_util::{
     FutureExt,
     future::{Either, join_all, ready},

@@ -15,12 +15,11 @@ use crate::{
     bugs::{Bug, planted},
     commit::{
         committer::Committer,
-        destage::out_of_slabs,
         gather::{Allowance, LiveBlock, WrittenRow, rows_of},
         in_vain::InVain,
     },
     error::PoolError,
-    format::{Location, RowContent},
+    format::Location,
     maps::blocks::{BlockPlace, block_page, block_word},
     meta::{PageId, Segment},
 };
@@ -33,6 +32,18 @@ const SEGMENTS: usize = 12;
 /// The most live data that a step moves: destage waits meanwhile, and all of it is in RAM. Less if the write buffer is
 /// small, but no less than a segment.
 const MOVED_BYTES: u64 = 24 << 20;
+
+/// A block that moves: from where to where.
+pub(super) type Move = (BlockNumber, BlockPlace, BlockPlace);
+
+/// What was moved.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Moved {
+    pub blocks: usize,
+    pub bytes: u64,
+    /// With all that rows hold beside.
+    pub written_bytes: u64,
+}
 
 impl Committer {
     /// Empties some segments. False if there was none worth it or no room to move anything to.
@@ -115,9 +126,10 @@ impl Committer {
         }
         // Open segments cannot be relocated. What is written next goes to others.
         let (slice, generation) = (self.slice.clone(), self.first_without());
-        for rows in [&mut self.rows.data, &mut self.rows.meta, &mut self.rows.cleaned] {
+        for rows in [&mut self.rows.data, &mut self.rows.cleaned] {
             rows.leave_degraded(&slice.segments, generation);
         }
+        self.rows.meta.leave_degraded(&slice.segments, generation);
         if self.cleaning.in_vain() != InVain::No {
             return false;
         }
@@ -163,40 +175,23 @@ impl Committer {
             }
         }
         // The others go into new rows, in the order of their addresses.
-        self.sort_by_address(&mut blocks);
-        let mut moves = Vec::with_capacity(blocks.len());
-        for LiveBlock { number, place, address, stored } in blocks {
-            let Some(stored) = stored else { continue };
-            let len = stored.len() as u64;
-            assert_eq!(len, place.location.len_bytes(), "block {number} is moved as long as it is");
-            let location = self
-                .rows
-                .cleaned
-                .place(
-                    &slice.segments,
-                    RowContent::block(number, address),
-                    stored.len(),
-                    self.first_without(),
-                )
-                .ok_or_else(out_of_slabs)?;
-            self.rows.cleaned.push_data(stored);
-            moves.push((number, place, BlockPlace { location, info: place.info }));
-        }
-        // NOTE: rows before the block table. Readers go where the table says.
-        let rows = self.rows.cleaned.finish(&slice.segments);
-        if planted(Bug::PublishMovesEarly) {
-            self.publish_moves(&moves).await?;
-        }
-        let written = slice.write_rows(rows).await?;
-        slice.counters.cleaning.bytes.add(written);
-        if !planted(Bug::PublishMovesEarly) {
-            self.publish_moves(&moves).await?;
-        }
+        let moved = self.move_blocks(blocks).await?;
+        slice.counters.cleaning.bytes.add(moved.written_bytes);
         Ok(())
     }
 
+    /// What is told before rows are written: nothing.
+    pub(super) async fn publish_moves_early(&self, moves: &[Move]) -> Result<(), PoolError> {
+        if planted(Bug::PublishMovesEarly) { self.publish_moves(moves).await } else { Ok(()) }
+    }
+
+    /// What is told once rows are written.
+    pub(super) async fn publish_moves_last(&self, moves: &[Move]) -> Result<(), PoolError> {
+        if planted(Bug::PublishMovesEarly) { Ok(()) } else { self.publish_moves(moves).await }
+    }
+
     /// Tells the block table where blocks are now, and gives back where they were.
-    async fn publish_moves(&self, moves: &[(BlockNumber, BlockPlace, BlockPlace)]) -> Result<(), PoolError> {
+    async fn publish_moves(&self, moves: &[Move]) -> Result<(), PoolError> {
         let slice = &self.slice;
         for &(number, from, to) in moves {
             let page = slice.metadata.pages.change(block_page(number)).await?;

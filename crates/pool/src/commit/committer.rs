@@ -11,6 +11,7 @@ use crate::{
         block_table::BlockTable,
         checkpoints::Checkpoints,
         cleaning::Cleaning,
+        conversions::Conversions,
         decide::{Step, Turn, decide},
         looks::Looks,
         requests::Request,
@@ -23,7 +24,7 @@ use crate::{
     lifecycle::slice::Slice,
     maps::tree_numbers::TreeNumbers,
     meta::{PageId, Stream},
-    segment::rows::RowWriter,
+    segment::{rows::RowWriter, writers::RowWriters},
 };
 use futures_util::future::{Either, select};
 use quoin_base::{BlockNumber, CheckpointGeneration, PageNumber, Sequence};
@@ -47,6 +48,7 @@ pub(crate) struct Committer {
     pub(crate) blocks: BlockTable,
     pub(super) rows: OpenRows,
     pub(super) cleaning: Cleaning,
+    conversions: Conversions,
     /// Blocks that could not be completed because a drive failed to read.
     pub(super) retries: Retries,
     pub(super) looks: Looks,
@@ -59,8 +61,8 @@ pub(crate) struct Committer {
 
 /// Rows of what is destaged, of what the cleaner moves, and of metadata.
 pub(super) struct OpenRows {
-    pub data: RowWriter,
-    pub cleaned: RowWriter,
+    pub data: RowWriters,
+    pub cleaned: RowWriters,
     pub meta: RowWriter,
 }
 
@@ -95,11 +97,12 @@ impl Committer {
             tree: TreeNumbers::new(start.tree_end, start.tree_free),
             blocks: BlockTable::new(numbers, start.dropped_blocks),
             rows: OpenRows {
-                data: RowWriter::new(Stream::Data),
-                cleaned: RowWriter::new(Stream::Cleaned),
-                meta: RowWriter::new(Stream::Meta),
+                data: RowWriters::new(Stream::Data),
+                cleaned: RowWriters::new(Stream::Cleaned),
+                meta: RowWriter::new(Stream::Meta, None),
             },
             cleaning: Cleaning::default(),
+            conversions: Conversions::default(),
             retries: Retries::default(),
             looks: Looks::new(now),
             round: Round::default(),
@@ -150,10 +153,28 @@ impl Committer {
         } else {
             TICK
         };
+        let tick = tick.min(self.conversion_rests().unwrap_or(tick));
         let tick = self.slice.world().sleep(tick);
         match select(pin!(asked), tick).await {
             Either::Left(_) | Either::Right(_) => {}
         }
+    }
+
+    /// What it knows of conversion, to be changed.
+    pub(super) fn conversions(&mut self) -> &mut Conversions {
+        &mut self.conversions
+    }
+
+    /// What it knows of conversion.
+    pub(super) fn known_conversions(&self) -> &Conversions {
+        &self.conversions
+    }
+
+    /// How long conversion rests still, if it does.
+    fn conversion_rests(&self) -> Option<Duration> {
+        let now = self.slice.world().now();
+        let rests = self.conversions.walk.is_some() && self.conversions.rests_until > now;
+        rests.then(|| self.conversions.rests_until.since(now))
     }
 
     async fn step(&mut self) -> Result<Outcome, PoolError> {
@@ -259,6 +280,10 @@ impl Committer {
             }
             Step::Remove => {
                 self.round.did |= self.remove_some().await?;
+                self.round.turn = Turn::Convert;
+            }
+            Step::Convert => {
+                self.round.did |= self.convert_some().await?;
                 self.round.turn = Turn::End;
             }
             Step::EndRound => {

@@ -48,6 +48,8 @@ pub(crate) enum Step {
     Destage(Sequence),
     /// Gives back what nobody uses any more.
     Remove,
+    /// Moves blocks to segments of another layout.
+    Convert,
     /// All had their turn.
     EndRound,
 }
@@ -64,6 +66,7 @@ pub(crate) enum Turn {
     GiveBack,
     Destage,
     Remove,
+    Convert,
     End,
 }
 
@@ -95,6 +98,8 @@ pub(crate) struct Waiting {
     pub any_to_remove: bool,
     /// What is live in some segment is to lie elsewhere.
     pub relocates: bool,
+    /// What some layer owns is to be laid out otherwise.
+    pub converts: bool,
 }
 
 /// What the next checkpoint writes: what changed since the last was cut.
@@ -214,6 +219,7 @@ pub(crate) fn decide(figures: &Figures) -> Step {
         (Turn::GiveBack, slabs_to_give_back(figures).filter(|_| !is_draining).map(Step::GiveBack)),
         (Turn::Destage, destage_before(figures).map(Step::Destage)),
         (Turn::Remove, (figures.waiting.any_to_remove && !is_draining).then_some(Step::Remove)),
+        (Turn::Convert, (figures.waiting.converts && !is_draining).then_some(Step::Convert)),
     ];
     let next = turns.into_iter().filter(|(turn, _)| *turn >= figures.turn).find_map(|(_, step)| step);
     next.unwrap_or(Step::EndRound)

@@ -34,7 +34,7 @@ use crate::{
     segment::placed_block::PlacedBlock,
 };
 use futures_util::{StreamExt, future::try_join, stream};
-use quoin_base::{BlockNumber, LayerId, Sequence};
+use quoin_base::{BlockNumber, LayerId, Layout, Sequence};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Blocks composed, or pages fetched, at the same time.
@@ -207,6 +207,9 @@ impl Committer {
         let placed = match &fragment.content {
             Content::Placed(block) => {
                 let Some(number) = block.number else { return Sorted::Reading(taken) };
+                if !self.lies_right(block, taken.key.layer) {
+                    return Sorted::Reading(taken);
+                }
                 // The page of its number must be sound when the block is published. `compose` reads it if it is not
                 // in RAM.
                 let page = block_page(number);
@@ -331,7 +334,8 @@ impl Committer {
                 content: Composition::Shared { number, owner },
             });
         }
-        if let Some((block, number)) = placed_whole(&taken.fragments, slice.buffer.sectors_per_block()) {
+        let placed = placed_whole(&taken.fragments, slice.buffer.sectors_per_block());
+        if let Some((block, number)) = placed.filter(|(block, _)| self.lies_right(block, layer.id)) {
             // A number whose page went bad since it was lent is of no use: the block is written anew under another.
             match slice.metadata.pages.get(block_page(number)).await {
                 Ok(_) => {
@@ -362,6 +366,15 @@ impl Committer {
             Err(error) => return Err(error),
         };
         Ok(Composed { taken, layer: Some(layer), content })
+    }
+
+    /// Whether a block was placed in a segment as its volume is laid out now. Otherwise it is written anew: its volume got
+    /// another layout since.
+    fn lies_right(&self, block: &PlacedBlock, layer: LayerId) -> bool {
+        let slice = &self.slice;
+        let tag = slice.segments.table.tag(block.location.segment());
+        let layout = slice.forks.layer(layer).and_then(|layer| layer.volume.layout());
+        slice.segments.table.suits(tag, layout)
     }
 
     /// Leaves in the buffer what could not be read, to be tried again: the drive may recover. A block is given up only
@@ -442,6 +455,7 @@ impl Committer {
         let slice = self.slice.clone();
         self.rows.data.spread_over(self.spread());
         let mut places = Vec::with_capacity(composed.len());
+        let mut tag_of: Option<(LayerId, Option<Layout>)> = None;
         for block in composed {
             // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
             let place = match &block.content {
@@ -462,11 +476,19 @@ impl Committer {
                     let number = self.take_block_number().await?;
                     let generation = self.first_without();
                     let BlockKey { layer, index, .. } = block.taken.key;
+                    // Blocks of a layer are together.
+                    let tag = match tag_of {
+                        Some((of, tag)) if of == layer => tag,
+                        _ => {
+                            slice.segments.table.tag_of(block.layer.as_ref().and_then(|l| l.volume.layout()))
+                        }
+                    };
+                    tag_of = Some((layer, tag));
                     let content = RowContent::block(number, CopySource { layer, index });
                     let location = self
                         .rows
                         .data
-                        .place(&slice.segments, content, data.len(), generation)
+                        .place(&slice.segments, tag, content, data.len(), generation)
                         .ok_or_else(out_of_slabs)?;
                     self.rows.data.push_data(data.clone());
                     let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);

@@ -38,6 +38,7 @@ impl Committer {
                 awaits_merging: self.merging_is_due(),
                 any_to_remove: gone_or_lonely || self.sifting.is_some(),
                 relocates: self.relocates(),
+                converts: self.converts(),
             },
         }
     }
@@ -84,7 +85,7 @@ impl Committer {
             awaits_checkpoint: cleaned_metadata > 0
                 || slice.segments.table.awaits_checkpoint(self.checkpoints.durable()),
             checkpoint_below: slice.space.checkpoint_below(),
-            clean_below: slice.space.clean_below(),
+            clean_below: slice.space.clean_below() + self.slabs_for_conversion(),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SegmentId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, LayerId, Layout, PageNumber, SegmentId, crc32c};
 use quoin_world::Slice as Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,6 +39,8 @@ pub(crate) struct LiveBlock {
     pub place: BlockPlace,
     /// What it was destaged for, to be told to the next row it lies in.
     pub address: CopySource,
+    /// The tag of the segment that it is to lie in: the one that it lies in has the same.
+    pub layout: Option<Layout>,
     /// As stored; `None` if it cannot be read.
     pub stored: Option<Bytes>,
 }
@@ -131,7 +133,7 @@ impl Committer {
                 allowance.bytes -= len;
                 allowance.pages -= usize::from(pages.insert(page));
                 let address = CopySource::unpack(content.address.get());
-                live.push(LiveBlock { number, place, address, stored: None });
+                live.push(LiveBlock { number, place, address, layout: segment.layout, stored: None });
             }
         }
         Ok(live)

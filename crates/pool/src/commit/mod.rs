@@ -10,6 +10,8 @@ mod cleaning;
 pub(crate) mod committer;
 pub(crate) mod compose;
 mod composed;
+mod conversions;
+mod convert;
 pub(crate) mod decide;
 pub(crate) mod destage;
 mod dropped;

@@ -8,13 +8,13 @@ use crate::{
     fork::{
         layer::Layer,
         layers::Layers,
-        tally::{LayerUse, Promised, Tally},
+        tally::{LayerUse, Measure, Promised, Tally},
     },
     host::admission::Waiting,
     lifecycle::stats::{Removal, VolumeStats},
     meta::{Operation, Transaction},
     space::{
-        Promise, Reserved, Space,
+        Promise, Reserved, Space, Weight,
         report::{PoolSpace, VolumeSpace},
         reserve::Pledged,
     },
@@ -31,7 +31,7 @@ use std::{
 
 /// The forks of a slice.
 pub(crate) struct Forks {
-    block_bytes: u64,
+    measure: Measure,
     pledged: Mutex<Pledged>,
     layers: RwLock<Layers>,
     /// Sums over all layers.
@@ -42,9 +42,9 @@ pub(crate) struct Forks {
 
 /// Layers.
 impl Forks {
-    pub(crate) fn new(layers: Layers, block_bytes: u64) -> Self {
+    pub(crate) fn new(layers: Layers, measure: Measure) -> Self {
         Self {
-            block_bytes,
+            measure,
             pledged: Mutex::default(),
             layers: RwLock::new(layers),
             tally: Mutex::default(),
@@ -128,7 +128,13 @@ impl Forks {
                 Operation::Reserve { volume, bytes }
                     if layers.volumes.contains_key(&volume) || created.contains(&volume) =>
                 {
-                    pledged.entry(volume).or_default().blocks = Some(bytes.div_ceil(self.block_bytes));
+                    pledged.entry(volume).or_default().blocks =
+                        Some(bytes.div_ceil(self.measure.block_bytes));
+                }
+                Operation::LayOut { volume, layout }
+                    if layers.volumes.contains_key(&volume) || created.contains(&volume) =>
+                {
+                    pledged.entry(volume).or_default().layout = Some(layout);
                 }
                 Operation::Fork { source, target, .. } => {
                     created.insert(target);
@@ -168,18 +174,21 @@ impl Forks {
     fn promises(&self, pledged: &Pledged) -> Reserved {
         let layers = self.read();
         let mut tally = self.tally.lock();
-        tally.catch_up(&layers, self.block_bytes);
+        tally.catch_up(&layers, self.measure);
         let (now, mut then) = (tally.promised, tally.promised);
+        let weight = |layout| Weight::of(layout, self.measure.layout);
         for (volume, pledge) in pledged {
             let Some(layer) = layers.volumes.get(volume) else { continue };
-            let blocks = pledge.blocks;
-            let blocks = blocks.unwrap_or_else(|| tally.promised_to(*volume).promise.blocks);
+            let reserved = layer.volume.reserved_bytes.load(Ordering::Acquire);
+            let blocks = pledge.blocks.unwrap_or(reserved.div_ceil(self.measure.block_bytes));
+            let weight = weight(pledge.layout.unwrap_or(layer.volume.layout()));
             then.subtract(tally.promised_to(*volume));
-            then.add(if pledge.shared {
-                // All it has will be shared.
-                Promised { promise: Promise::of(blocks, 0, true), lent: 0 }
+            then.add(if pledge.shared || pledge.layout.is_some() && weight.is_more() {
+                // All it has will be shared, or is to lie elsewhere.
+                let shares = pledge.shared || layer.parent().is_some();
+                Promised { promise: Promise::of(blocks, 0, shares).weighed(weight), lent: 0 }
             } else {
-                Promised::of(layer, blocks)
+                Promised::of(layer, blocks, weight)
             });
         }
         drop(tally);
@@ -192,7 +201,10 @@ impl Forks {
         let (now, mut then) = (with_lent(now), with_lent(then));
         // Volumes that the same transaction creates.
         let new = pledged.iter().filter(|(volume, _)| !layers.volumes.contains_key(volume));
-        new.for_each(|(_, pledge)| then.add(Promise::of(pledge.blocks.unwrap_or(0), 0, pledge.shared)));
+        new.for_each(|(_, pledge)| {
+            let promise = Promise::of(pledge.blocks.unwrap_or(0), 0, pledge.shared);
+            then.add(promise.weighed(weight(pledge.layout.flatten())));
+        });
         let sharing = layers.all.len() > layers.volumes.len() || pledged.values().any(|pledge| pledge.shared);
         Reserved { now, pending: then.beyond(now), sharing }
     }
@@ -209,7 +221,7 @@ impl Forks {
     pub(crate) fn layer_use(&self) -> (u64, u64, LayerUse) {
         let layers = self.read();
         let mut tally = self.tally.lock();
-        tally.catch_up(&layers, self.block_bytes);
+        tally.catch_up(&layers, self.measure);
         (layers.all.len() as u64, layers.joining(), tally.layer_use)
     }
 
@@ -218,9 +230,9 @@ impl Forks {
         let layers = self.read();
         let layer = layers.volumes.get(&volume)?;
         Some(VolumeStats {
-            mapped_bytes: layer.mapped() * self.block_bytes,
-            owned_bytes: layer.held() * self.block_bytes,
-            freed_by_delete_bytes: layers.freed_by_delete(volume) * self.block_bytes,
+            mapped_bytes: layer.mapped() * self.measure.block_bytes,
+            owned_bytes: layer.held() * self.measure.block_bytes,
+            freed_by_delete_bytes: layers.freed_by_delete(volume) * self.measure.block_bytes,
             reserved_bytes: layer.volume.reserved_bytes.load(Ordering::Relaxed),
             written_bytes: layer.volume.written_bytes.load(Ordering::Relaxed),
             read_bytes: layer.volume.read_bytes.load(Ordering::Relaxed),
@@ -232,7 +244,7 @@ impl Forks {
         let layers = self.read();
         let removal = |layer: &Arc<Layer>| Removal {
             volume: layer.volume.id,
-            owned_bytes: layer.owned_blocks.load(Ordering::Relaxed) * self.block_bytes,
+            owned_bytes: layer.owned_blocks.load(Ordering::Relaxed) * self.measure.block_bytes,
         };
         layers.removing.iter().map(removal).collect()
     }
@@ -240,11 +252,11 @@ impl Forks {
     /// What volumes have of the pool's space, all together: what deleting all of them frees may be more than the sum of
     /// what deleting each frees.
     pub(crate) fn space_of(&self, volumes: &BTreeSet<VolumeId>) -> VolumeSpace {
-        self.read().space_of(volumes, self.block_bytes)
+        self.read().space_of(volumes, self.measure.block_bytes)
     }
 
     /// What all volumes have of the pool's space.
     pub(crate) fn space(&self) -> PoolSpace {
-        self.read().space(self.block_bytes)
+        self.read().space(self.measure.block_bytes)
     }
 }

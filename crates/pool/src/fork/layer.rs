@@ -9,10 +9,10 @@ use crate::{
     error::PoolError,
     fork::changes::{Changes, LayerNote, Noted, NotedLists},
     format::ThinEntry,
-    meta::LayerImage,
+    meta::{Laid, LayerImage},
     space::Claim,
 };
-use quoin_base::{BlockIndex, ByteRange, LayerId, Sequence, VolumeId};
+use quoin_base::{BlockIndex, ByteRange, LayerId, Layout, Sequence, VolumeId};
 use quoin_world::{
     Mutex,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -24,6 +24,8 @@ pub(crate) struct VolumeState {
     pub id: VolumeId,
     /// Space promised to it; 0: none.
     pub reserved_bytes: AtomicU64,
+    /// What its data is laid out as, packed; 0: as the pool's.
+    layout: AtomicU64,
     /// From here on nothing is written; not kept when the pool is closed.
     pub end: AtomicU64,
     /// Bytes hosts wrote since the pool was opened.
@@ -33,18 +35,32 @@ pub(crate) struct VolumeState {
 }
 
 impl VolumeState {
-    pub(crate) fn new(id: VolumeId) -> Arc<Self> {
-        Self::with(id, 0)
+    /// Of a new volume with a layout. `None`: the pool's.
+    pub(crate) fn laid_out(id: VolumeId, layout: Option<Layout>) -> Arc<Self> {
+        Self::with(id, 0, layout)
     }
 
-    fn with(id: VolumeId, reserved_bytes: u64) -> Arc<Self> {
+    fn with(id: VolumeId, reserved_bytes: u64, layout: Option<Layout>) -> Arc<Self> {
         Arc::new(Self {
             id,
             reserved_bytes: AtomicU64::new(reserved_bytes),
+            layout: AtomicU64::new(Laid::As(layout).pack().into()),
             end: AtomicU64::new(u64::MAX),
             written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// What its data is laid out as. `None`: as the pool's.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        match Laid::unpack(self.layout.load(Ordering::Acquire) as u16) {
+            Some(Laid::As(layout)) => layout,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn lay_out(&self, layout: Option<Layout>) {
+        self.layout.store(Laid::As(layout).pack().into(), Ordering::Release);
     }
 }
 
@@ -80,6 +96,10 @@ pub(crate) struct Layer {
     pub births: Noted,
     /// Of the blocks that it owns, those that others may own too: at least as many as do. A range copy lends them.
     lent_blocks: Noted,
+    /// What all it owns is laid out as, packed: see [`Laid`].
+    laid: Noted,
+    /// How often it became [`Laid::Mixed`], or took over what another layer owned, since the pool was opened.
+    mixes: AtomicU64,
     pub lists: NotedLists,
     note: Arc<LayerNote>,
 }
@@ -102,6 +122,9 @@ impl Layer {
     ) -> Self {
         let mut image = LayerImage::new(id, volume.id, born);
         (image.family, image.pending) = (parent.family, true);
+        // It owns nothing, and what it writes is laid out as what its parent wrote, or as another volume is.
+        let is_alike = volume.layout() == parent.volume.layout();
+        image.laid = if is_alike { parent.laid() } else { Laid::Mixed };
         let child = Self::from_image(&image, Some(volume), changes);
         child.set_parent(Some(parent.clone()));
         child
@@ -122,7 +145,8 @@ impl Layer {
         Self {
             id: image.id,
             family: image.family,
-            volume: volume.unwrap_or_else(|| VolumeState::with(image.volume, image.reserved_bytes)),
+            volume: volume
+                .unwrap_or_else(|| VolumeState::with(image.volume, image.reserved_bytes, image.layout)),
             born: image.born,
             frozen_at: AtomicU64::new(image.frozen_at.map_or(u64::MAX, |sequence| sequence.0)),
             state: AtomicU8::new(state),
@@ -134,6 +158,8 @@ impl Layer {
             owned_blocks: Noted::new(image.owned_blocks, &note),
             births: Noted::new(image.births, &note),
             lent_blocks: Noted::new(image.lent_blocks, &note),
+            laid: Noted::new(image.laid.pack().into(), &note),
+            mixes: AtomicU64::new(0),
             lists: NotedLists::new(image.lists.clone(), &note),
             note,
         }
@@ -160,6 +186,8 @@ impl Layer {
             births: self.births.load(Ordering::Relaxed),
             lent_blocks: self.lent(),
             reserved_bytes: if leaf { self.volume.reserved_bytes.load(Ordering::Relaxed) } else { 0 },
+            layout: if leaf { self.volume.layout() } else { None },
+            laid: self.laid(),
             pending: self.is_pending(),
             gone: self.is_gone(),
             lists: self.lists.lock().clone(),
@@ -180,6 +208,28 @@ impl Layer {
     /// Notes that a block that others own too is not its own any more.
     pub(crate) fn end_loan(&self) {
         self.lent_blocks.store(self.lent().saturating_sub(1));
+    }
+
+    /// What all it owns is laid out as.
+    pub(crate) fn laid(&self) -> Laid {
+        Laid::unpack(self.laid.load(Ordering::Acquire) as u16).unwrap_or(Laid::Mixed)
+    }
+
+    pub(crate) fn set_laid(&self, laid: Laid) {
+        if laid == Laid::Mixed {
+            self.mixes.fetch_add(1, Ordering::AcqRel);
+        }
+        self.laid.store(laid.pack().into());
+    }
+
+    /// How often it became mixed since the pool was opened: a walk of it during which this grew has not met all.
+    pub(crate) fn mixes(&self) -> u64 {
+        self.mixes.load(Ordering::Acquire)
+    }
+
+    /// Whether some of what it owns may be laid out otherwise than the rest.
+    pub(crate) fn is_mixed(&self) -> bool {
+        self.laid() == Laid::Mixed
     }
 
     /// Of the blocks that it owns, those that nobody reaches any more: they are being given back.

@@ -15,9 +15,9 @@ use crate::{
         ids::LayerIds,
         layer::{Layer, VolumeState},
     },
-    meta::{Alias, CatalogImage, Operation, Transaction},
+    meta::{Alias, CatalogImage, Laid, Operation, Transaction},
 };
-use quoin_base::{LayerId, Sequence, VolumeId};
+use quoin_base::{LayerId, Layout, Sequence, VolumeId};
 use quoin_world::atomic::{AtomicU64, Ordering};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -41,6 +41,8 @@ pub(crate) struct Layers {
     pub ids: LayerIds,
     /// References to blocks beyond the first of each: so many blocks range copies save.
     pub copies: AtomicU64,
+    /// Grows whenever what layers are to be laid out as may have changed.
+    pub laid_out: AtomicU64,
     /// The last catalog transaction that took effect.
     pub applied: Sequence,
 }
@@ -86,6 +88,12 @@ impl Layers {
         // All are counted once. The checkpoint has them as they are.
         layers.all.values().for_each(|layer| layer.note_change());
         drop(changes.take());
+        // Of volumes that are gone the layout is not recorded: what is destaged for them still is laid out as the pool.
+        let is_orphan =
+            |layer: &&Arc<Layer>| !layers.volumes.contains_key(&layer.volume.id) && !layer.is_gone();
+        for layer in layers.all.values().filter(is_orphan).filter(|layer| layer.laid() != Laid::As(None)) {
+            layer.set_laid(Laid::Mixed);
+        }
         layers
     }
 
@@ -155,6 +163,7 @@ impl Layers {
                         layer.note_change();
                     }
                 }
+                Operation::LayOut { volume, layout } => self.lay_out(volume, layout),
                 Operation::Fork { source, target, kept, given } => {
                     forked.extend(self.fork(source, target, (kept, given), sequence));
                 }
@@ -162,6 +171,41 @@ impl Layers {
             }
         }
         forked
+    }
+
+    /// What a volume has may be laid out in two ways from now on, also where it shares it with others.
+    fn lay_out(&mut self, volume: VolumeId, layout: Option<Layout>) {
+        let Some(leaf) = self.volumes.get(&volume) else { return };
+        if leaf.volume.layout() == layout {
+            return;
+        }
+        leaf.volume.lay_out(layout);
+        // What of a former layer is buffered still is laid out as its volume is, also where the volume went on elsewhere.
+        let of_volume = self.all.values().filter(|layer| layer.volume.id == volume && !layer.is_gone());
+        of_volume.for_each(|layer| layer.set_laid(Laid::Mixed));
+        self.laid_out.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// What each layer is to be laid out as: a leaf as its volume; a frozen one as the volume below it whose layout tolerates
+    /// the most failures, of several the oldest. `None`: as the pool, whose layout goes behind all others.
+    pub(crate) fn wanted(&self) -> BTreeMap<LayerId, Option<Layout>> {
+        let mut wanted: BTreeMap<LayerId, Option<Layout>> = BTreeMap::new();
+        let strength = |layout: Option<Layout>| layout.map_or(0, |layout| 1 + layout.parity());
+        // NOTE: in the order of volumes, so that the oldest one is first.
+        for leaf in self.volumes.values() {
+            let layout = leaf.volume.layout();
+            wanted.insert(leaf.id, layout);
+            let mut above = leaf.parent();
+            while let Some(layer) = above {
+                match wanted.get(&layer.id) {
+                    // What is above has at least this already.
+                    Some(other) if strength(*other) >= strength(layout) => break,
+                    _ => drop(wanted.insert(layer.id, layout)),
+                }
+                above = layer.parent();
+            }
+        }
+        wanted
     }
 
     fn fork(
@@ -175,7 +219,10 @@ impl Layers {
         parent.freeze(sequence);
         // Its two children: the source goes on with one, and the target gets the other.
         let replaced = self.volumes.get(&target).cloned();
-        let state = replaced.as_ref().map_or_else(|| VolumeState::new(target), |layer| layer.volume.clone());
+        let state = replaced.as_ref().map_or_else(
+            || VolumeState::laid_out(target, parent.volume.layout()),
+            |layer| layer.volume.clone(),
+        );
         let forks = [(kept, parent.volume.clone()), (given, state)]
             .map(|(id, state)| Arc::new(Layer::child(id, &parent, state, sequence, &self.changes)));
         forks[1].confirm(false);
@@ -200,6 +247,12 @@ impl Layers {
         self.removing.push_back(layer);
     }
 
+    /// Whether a layer has children without a map of their own.
+    pub(crate) fn is_below_pending(&self, id: LayerId) -> bool {
+        let children = self.children.get(&id).into_iter().flatten();
+        children.into_iter().any(|child| self.pending.contains(child))
+    }
+
     /// How many layers a volume's lies above the nearest one with a map.
     pub(crate) fn pending_depth(&self, volume: VolumeId) -> usize {
         let Some(leaf) = self.volumes.get(&volume) else { return 0 };
@@ -222,6 +275,7 @@ impl Layers {
         } else {
             self.removing.retain(|other| other.id != layer.id);
         }
+        self.laid_out.fetch_add(1, Ordering::AcqRel);
         let departed = self.all.remove(&layer.id);
         departed.iter().for_each(|layer| self.ids.departed(layer));
         layer.note_change();
@@ -263,6 +317,7 @@ impl Layers {
         child.set_parent(above);
         parent.give_up();
         parent.set_parent(None);
+        self.laid_out.fetch_add(1, Ordering::AcqRel);
         self.join(&parent, &child);
         Some(child)
     }
@@ -272,6 +327,9 @@ impl Layers {
         self.aliases.join(parent.id, child.id, parent.births.load(Ordering::Relaxed));
         child.owned_blocks.fetch_add(parent.owned_blocks.load(Ordering::Relaxed));
         child.lend(parent.lent());
+        if child.laid() != parent.laid() || child.is_mixed() {
+            child.set_laid(Laid::Mixed);
+        }
         {
             let mut lists = child.lists.lock();
             lists.inherit(mem::take(&mut *parent.lists.lock()));

@@ -3,10 +3,10 @@
 
 use crate::{
     fork::{layer::Layer, layers::Layers},
-    space::Promise,
+    space::{Promise, Weight},
 };
 use hashbrown::HashMap;
-use quoin_base::{LayerId, VolumeId};
+use quoin_base::{LayerId, Layout, VolumeId};
 use quoin_world::atomic::Ordering;
 use rustc_hash::FxBuildHasher;
 
@@ -55,11 +55,16 @@ pub(crate) struct Promised {
 
 impl Promised {
     /// `blocks` are promised to the volume with this layer.
-    pub(crate) fn of(layer: &Layer, blocks: u64) -> Self {
+    pub(crate) fn of(layer: &Layer, blocks: u64, weight: Weight) -> Self {
         // What it shares with others it cannot overwrite in place.
         let (owned, shares) = (layer.owned_blocks.load(Ordering::Relaxed), layer.parent().is_some());
         let lent = if blocks > 0 { layer.lent() } else { 0 };
-        Self { promise: Promise::of(blocks, owned, shares), lent }
+        let mut promise = Promise::of(blocks, owned, shares).weighed(weight);
+        // What lies in a lighter layout still will take more.
+        if weight.is_more() && layer.is_mixed() {
+            promise.unmapped = promise.blocks.saturating_sub(owned);
+        }
+        Self { promise, lent: weight.weigh(lent) }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -70,6 +75,21 @@ impl Promised {
     pub(crate) fn subtract(&mut self, other: Self) {
         self.promise = self.promise.beyond(other.promise);
         self.lent -= other.lent;
+    }
+}
+
+/// What blocks are counted by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measure {
+    pub block_bytes: u64,
+    /// The pool's layout.
+    pub layout: Layout,
+}
+
+impl Measure {
+    /// What the volume of a layer weighs.
+    pub(crate) fn weight(&self, layer: &Layer) -> Weight {
+        Weight::of(layer.volume.layout(), self.layout)
     }
 }
 
@@ -84,7 +104,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Takes over what changed.
-    pub(crate) fn catch_up(&mut self, layers: &Layers, block_bytes: u64) {
+    pub(crate) fn catch_up(&mut self, layers: &Layers, measure: Measure) {
         for (id, volume) in layers.changes().take_to_count() {
             let now = layers.all.get(&id).map(|layer| LayerUse::of(layer)).unwrap_or_default();
             let before = self.layers.remove(&id).unwrap_or_default();
@@ -93,7 +113,7 @@ impl Tally {
                 self.layers.insert(id, now);
             }
 
-            let now = layers.volumes.get(&volume).map(|layer| promised_to(layer, block_bytes));
+            let now = layers.volumes.get(&volume).map(|layer| promised_to(layer, measure));
             let before = self.volumes.remove(&volume).unwrap_or_default();
             self.promised.add(now.unwrap_or_default());
             self.promised.subtract(before);
@@ -101,7 +121,7 @@ impl Tally {
                 self.volumes.insert(volume, now);
             }
         }
-        debug_assert!(self.is_sum_of(layers, block_bytes), "a layer changed, and nobody noted it");
+        debug_assert!(self.is_sum_of(layers, measure), "a layer changed, and nobody noted it");
     }
 
     /// What is promised to a volume now.
@@ -110,14 +130,15 @@ impl Tally {
     }
 
     /// Whether the promises are those of all volumes. Goes through all.
-    fn is_sum_of(&self, layers: &Layers, block_bytes: u64) -> bool {
+    fn is_sum_of(&self, layers: &Layers, measure: Measure) -> bool {
         let mut promised = Promised::default();
-        layers.volumes.values().for_each(|layer| promised.add(promised_to(layer, block_bytes)));
+        layers.volumes.values().for_each(|layer| promised.add(promised_to(layer, measure)));
         // Who writes changes both meanwhile, but for what is promised.
         promised.promise.blocks == self.promised.promise.blocks
     }
 }
 
-fn promised_to(layer: &Layer, block_bytes: u64) -> Promised {
-    Promised::of(layer, layer.volume.reserved_bytes.load(Ordering::Acquire).div_ceil(block_bytes))
+fn promised_to(layer: &Layer, measure: Measure) -> Promised {
+    let blocks = layer.volume.reserved_bytes.load(Ordering::Acquire).div_ceil(measure.block_bytes);
+    Promised::of(layer, blocks, measure.weight(layer))
 }

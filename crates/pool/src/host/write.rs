@@ -12,7 +12,7 @@ use crate::{
     lifecycle::slice::Slice,
     maps::tree::slot,
     meta::Page,
-    space::Fit,
+    space::{Claim, Fit, Weight},
 };
 use quoin_base::{BlockIndex, BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{Slice as Bytes, atomic::Ordering};
@@ -293,7 +293,9 @@ impl Slice {
         let new = shard.uncharged(keys.clone());
         let mut replaced = Vec::new();
         let mut fit = self.fit(new, layer);
-        if fit != Fit::Fits && self.space.may_replace() {
+        // What a volume replaces that got a heavier layout takes more than it gives.
+        let is_lighter = layer.is_mixed() && self.weight(layer).is_more();
+        if fit != Fit::Fits && self.space.may_replace() && !is_lighter {
             let below = below.ok_or(Refusal::LookBelow)?;
             let layers = self.forks.read();
             replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
@@ -389,6 +391,17 @@ impl Slice {
             header.sequence = sequence.0.into();
             Ok(Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None })
         })
+    }
+
+    /// Whether there is room for blocks of a layer that take more than they do.
+    pub(crate) fn has_room_for(&self, layer: &Layer, blocks: u64) -> bool {
+        // What is promised to its volume is kept for it.
+        layer.claim() == Claim::Reserved || self.fit(blocks, layer) == Fit::Fits
+    }
+
+    /// What the volume of a layer weighs.
+    fn weight(&self, layer: &Layer) -> Weight {
+        Weight::of(layer.volume.layout(), self.store.layout())
     }
 
     /// Whether so many new blocks of a layer fit beside what is buffered.

@@ -163,7 +163,7 @@ impl CheckReport {
                 Operation::Reserve { volume, bytes } if self.volume_ids.contains(&volume) => {
                     self.reservations.insert(volume, bytes);
                 }
-                Operation::Reserve { .. } | Operation::Prepare(_) => {}
+                Operation::Reserve { .. } | Operation::LayOut { .. } | Operation::Prepare(_) => {}
             }
         }
     }

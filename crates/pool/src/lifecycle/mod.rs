@@ -1,8 +1,11 @@
 //! A pool from its making to its end: creating, opening, options, memory, and what it reports of itself.
 
-pub(crate) mod counters;
+mod adding;
+pub(crate) mod converting;
+mod counters;
 pub(crate) mod create;
 pub(crate) mod evacuation;
+pub(crate) mod layouts;
 pub(crate) mod memory;
 mod on_drives;
 pub(crate) mod open;

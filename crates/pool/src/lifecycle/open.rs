@@ -22,14 +22,14 @@ use crate::{
         stats::RecoveryStats,
     },
     meta::{
-        Catalog, CatalogHead, CatalogImage, LayerImage, PageId, PageStore, RecordHeap, SegmentTable,
+        Catalog, CatalogHead, CatalogImage, Laid, LayerImage, PageId, PageStore, RecordHeap, SegmentTable,
         TableSlabs, Transaction, metadata::Metadata,
     },
     segment::{
         io::{Ill, SegmentIo},
         opened::OpenedSegment,
     },
-    space::{Overhead, Space},
+    space::{Overhead, Space, Weight},
     store::{Store, roots::following},
 };
 use quoin_base::{
@@ -88,8 +88,13 @@ impl Opened {
         let leaves = self.catalog.layers.iter().filter(|layer| layer.is_leaf());
         let (mut unmapped, mut lent) = (0u64, 0);
         for (leaf, reserved) in leaves.map(|leaf| (leaf, reserved(leaf))).filter(|(_, bytes)| *bytes > 0) {
-            unmapped += reserved.div_ceil(block_bytes).saturating_sub(leaf.owned_blocks);
-            lent += leaf.lent_blocks;
+            let weight = Weight::of(leaf.layout, self.io.store.layout());
+            let (blocks, owned) = (reserved.div_ceil(block_bytes), leaf.owned_blocks);
+            unmapped += match leaf.laid {
+                Laid::Mixed if weight.is_more() => weight.weigh(blocks).saturating_sub(owned),
+                _ => weight.weigh(blocks.saturating_sub(owned)),
+            };
+            lent += weight.weigh(leaf.lent_blocks);
         }
         (unmapped + lent.min(self.catalog.copies)).saturating_mul(block_bytes)
     }
@@ -224,6 +229,7 @@ impl ReadSlice {
         });
         // What the journal says happened after the checkpoint, in the order of sequences.
         slice.replay(replay.records, decided).await?;
+        slice.lay_out();
         slice.find_free_layer_ids(CheckpointGeneration(root.generation.get()));
         slice.count_reserved();
         recovery.replay = world.now().since(started);
@@ -510,6 +516,9 @@ pub(crate) async fn open_checkpoint(store: Arc<Store>, slice: SliceId) -> Result
         }
     }
     let (catalog, records) = CatalogImage::read(&contents, &head)?;
+    // What volumes are laid out as is reckoned with from here on.
+    io.store.note_layouts(catalog.layers.iter().filter_map(|layer| layer.layout));
+    io.segments.set_layouts(io.store.layouts());
     Ok(Opened { root, io, pages, catalog, records })
 }
 

@@ -10,12 +10,15 @@ use crate::{
         requests::{Request, Requests},
     },
     error::PoolError,
-    fork::{forks::Forks, layer::Layer, layers::Layers},
+    fork::{forks::Forks, layer::Layer, layers::Layers, tally::Measure},
     format::Root,
     host::{front::Front, placed::Placer},
     integrity::{damage::DamageLog, rebuilding::Rebuilding},
     journal::log::Log,
-    lifecycle::{counters::Counters, options::PoolOptions, recovered::Recovered, stats::RecoveryStats},
+    lifecycle::{
+        converting::Converting, counters::Counters, options::PoolOptions, recovered::Recovered,
+        stats::RecoveryStats,
+    },
     meta::{PageId, metadata::Metadata},
     segment::{io::SegmentIo, readers::ReadGuard, segments::Segments},
     space::Space,
@@ -44,6 +47,7 @@ pub(crate) struct Slice {
     damage: DamageLog,
     flips: Flips,
     rebuilding: Rebuilding,
+    converting: Converting,
 }
 
 /// What [`Slice::new`] puts together.
@@ -70,12 +74,13 @@ impl Slice {
             front: Front::new(&options, block_bytes, data_threads, placer),
             buffer: Buffer::new(block_bytes),
             segments: Segments::new(io, data_threads),
-            forks: Forks::new(layers, block_bytes),
+            forks: Forks::new(layers, Measure { block_bytes, layout: store.layout() }),
             requests: Requests::new(store.health()),
             counters: Counters::default(),
             damage: DamageLog::default(),
             flips: Flips::default(),
             rebuilding: Rebuilding::default(),
+            converting: Converting::default(),
             world,
             options,
             id,
@@ -188,6 +193,11 @@ impl Slice {
             Some(outcome) => outcome,
             None => Err(self.store.health().error()),
         }
+    }
+
+    /// How far the conversion of its layers is.
+    pub(crate) fn converting(&self) -> &Converting {
+        &self.converting
     }
 
     /// Its rebuild.

@@ -227,6 +227,7 @@ fn volume_slice(operation: &Operation) -> Option<SliceId> {
         Operation::CreateVolume { volume, .. }
         | Operation::DeleteVolume(volume)
         | Operation::Reserve { volume, .. }
+        | Operation::LayOut { volume, .. }
         | Operation::Fork { source: volume, .. } => Some(volume.slice()),
         Operation::Put { .. } | Operation::Delete { .. } | Operation::Prepare(_) => None,
     }

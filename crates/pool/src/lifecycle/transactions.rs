@@ -114,6 +114,7 @@ impl Slice {
     /// Sees to it that there is room for what a transaction promises and for its records.
     pub(crate) async fn prepare_for(&self, transaction: &Transaction) -> Result<(), PoolError> {
         let prepared = async {
+            self.reckon_with_layouts(transaction).await?;
             self.make_room_for(transaction).await?;
             self.let_catalog_settle().await;
             Ok(())
@@ -263,6 +264,7 @@ impl Slice {
                 self.log.transactions.volume_made(*id);
             }
         }
+        self.store.note_layouts(transaction.layouts());
         // A checkpoint sees objects and layers as of the same transaction.
         let mut layers = self.forks.write();
         self.metadata.catalog.apply(transaction);

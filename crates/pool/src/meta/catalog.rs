@@ -6,11 +6,12 @@
 use crate::{
     error::PoolError,
     meta::{
+        laid::Laid,
         object::{ObjectKind, encode_key},
         reader::Reader,
     },
 };
-use quoin_base::{Epoch, LayerId, VolumeId};
+use quoin_base::{Epoch, LayerId, Layout, VolumeId};
 use quoin_world::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -43,6 +44,11 @@ pub(crate) enum Operation {
     Reserve {
         volume: VolumeId,
         bytes: u64,
+    },
+    /// `None`: as the pool.
+    LayOut {
+        volume: VolumeId,
+        layout: Option<Layout>,
     },
     /// The others of the transaction take effect only if another slice's catalog says that it is decided.
     Prepare(TransactionId),
@@ -117,10 +123,17 @@ impl Transaction {
         self
     }
 
+    /// Lays out in this way what is written to a volume from now on; `None`: as the pool. What it has is moved in the
+    /// background. The caller has asked [`Pool::layout_lacks`](crate::Pool::layout_lacks).
+    pub fn lay_out(mut self, volume: VolumeId, layout: Option<Layout>) -> Self {
+        self.operations.push(Operation::LayOut { volume, layout });
+        self
+    }
+
     /// Gives `target` what `source` holds at the moment of the transaction; both go on independently. A target that
     /// exists gives up what it held, whose space comes back in the background; another comes to be. Takes as long for a
     /// large volume as for a small one. All forks of a transaction are of one moment. Size and reservation are not
-    /// taken over.
+    /// taken over; a new target gets the layout of `source`.
     pub fn fork(mut self, source: VolumeId, target: VolumeId) -> Self {
         let (kept, given) = (LayerId(0), LayerId(0));
         self.operations.push(Operation::Fork { source, target, kept, given });
@@ -131,6 +144,14 @@ impl Transaction {
     pub(crate) fn prepares(&self) -> Option<TransactionId> {
         self.operations.iter().find_map(|operation| match operation {
             Operation::Prepare(id) => Some(*id),
+            _ => None,
+        })
+    }
+
+    /// The layouts that volumes get.
+    pub(crate) fn layouts(&self) -> impl Iterator<Item = Layout> {
+        self.operations.iter().filter_map(|operation| match operation {
+            Operation::LayOut { layout, .. } => *layout,
             _ => None,
         })
     }
@@ -192,6 +213,11 @@ impl Transaction {
                     out.extend(volume.0.to_le_bytes());
                     out.extend(bytes.to_le_bytes());
                 }
+                Operation::LayOut { volume, layout } => {
+                    out.push(8);
+                    out.extend(volume.0.to_le_bytes());
+                    out.extend(Laid::As(*layout).pack().to_le_bytes());
+                }
                 Operation::Fork { source, target, kept, given } => {
                     out.push(6);
                     [source.0, target.0, kept.0, given.0].iter().for_each(|id| out.extend(id.to_le_bytes()));
@@ -230,6 +256,13 @@ impl Transaction {
                     given: reader.layer()?,
                 },
                 7 => Operation::Prepare(TransactionId { epoch: Epoch(reader.u64()?), number: reader.u64()? }),
+                8 => {
+                    let volume = VolumeId(reader.u32()?);
+                    let Some(Laid::As(layout)) = Laid::unpack(reader.u16()?) else {
+                        return Err(reader.damaged("the layout of a volume is impossible"));
+                    };
+                    Operation::LayOut { volume, layout }
+                }
                 other => return Err(reader.damaged(&format!("operation {other} is unknown"))),
             });
         }
@@ -314,6 +347,7 @@ impl Catalog {
                 Operation::CreateVolume { .. }
                 | Operation::DeleteVolume(_)
                 | Operation::Reserve { .. }
+                | Operation::LayOut { .. }
                 | Operation::Prepare(_)
                 | Operation::Fork { .. } => {}
             }
@@ -333,6 +367,8 @@ mod tests {
             .put(ObjectKind(1), "v1", b"{}".to_vec())
             .delete(ObjectKind(2), "h1")
             .reserve(VolumeId(3), 1 << 40)
+            .lay_out(VolumeId(3), Layout::of_columns((4, 2)))
+            .lay_out(VolumeId(3), None)
             .delete_volume(VolumeId(2));
         tx.operations.push(Operation::Prepare(TransactionId { epoch: Epoch(9), number: u64::MAX }));
         tx.number_layers((7..).map(LayerId));

@@ -155,8 +155,8 @@ impl CatalogImage {
 mod tests {
     use super::*;
     use crate::fork::lists::{DeadList, Lists};
-    use crate::meta::encode_layer;
-    use quoin_base::VolumeId;
+    use crate::meta::{Laid, encode_layer};
+    use quoin_base::{Layout, VolumeId};
 
     #[test]
     fn what_is_encoded_decodes_and_what_is_cut_short_or_impossible_is_refused() {
@@ -173,6 +173,8 @@ mod tests {
             owned_blocks: 2,
             lent_blocks: 1,
             reserved_bytes: 8 << 13,
+            layout: Layout::of_columns((3, 1)),
+            laid: Laid::Mixed,
             gone: true,
             lists: Lists {
                 dead: DeadList { head: PageNumber(4), entries: 3 },

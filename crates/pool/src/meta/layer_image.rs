@@ -3,9 +3,9 @@
 use crate::{
     error::PoolError,
     fork::lists::{DeadList, Lists},
-    meta::reader::Reader,
+    meta::{laid::Laid, reader::Reader},
 };
-use quoin_base::{LayerId, PageNumber, Sequence, VolumeId};
+use quoin_base::{LayerId, Layout, PageNumber, Sequence, VolumeId};
 use std::collections::BTreeMap;
 
 /// A layer's flags. Without the last, no owners of blocks in the list that is being sifted are recorded.
@@ -34,6 +34,10 @@ pub(crate) struct LayerImage {
     pub lent_blocks: u64,
     /// Space promised to its volume; 0: none.
     pub reserved_bytes: u64,
+    /// What its volume's data is laid out as. `None`: as the pool's.
+    pub layout: Option<Layout>,
+    /// What all it owns is laid out as.
+    pub laid: Laid,
     /// It has no map of its own yet.
     pub pending: bool,
     /// It was given up; what it owns is being given back.
@@ -57,6 +61,8 @@ impl LayerImage {
             births: 0,
             lent_blocks: 0,
             reserved_bytes: 0,
+            layout: None,
+            laid: Laid::As(None),
             pending: false,
             gone: false,
             lists: Lists::default(),
@@ -87,6 +93,7 @@ impl LayerImage {
             self.lists.sifting.entries,
         ];
         words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+        [Laid::As(self.layout), self.laid].iter().for_each(|laid| out.extend(laid.pack().to_le_bytes()));
         let flags = [(self.pending, PENDING), (self.gone, GONE), (self.is_sifting(), SIFTING)];
         out.push(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
         encode_blocks(out, &self.lists.dead_blocks);
@@ -109,6 +116,11 @@ impl LayerImage {
         let (lent_blocks, reserved_bytes) = (reader.u64()?, reader.reservation()?);
         let dead = DeadList { head: PageNumber(reader.u64()?), entries: reader.u64()? };
         let sifting = DeadList { head: PageNumber(reader.u64()?), entries: reader.u64()? };
+        let Some(Laid::As(layout)) = Laid::unpack(reader.u16()?) else {
+            return Err(reader.damaged("the layout of a volume is impossible"));
+        };
+        let laid = Laid::unpack(reader.u16()?);
+        let laid = laid.ok_or_else(|| reader.damaged("a layer is laid out in an impossible way"))?;
         let flags = reader.u8()?;
         if flags > PENDING + GONE + SIFTING {
             return Err(reader.damaged("a layer has unknown flags"));
@@ -130,6 +142,8 @@ impl LayerImage {
             births,
             lent_blocks,
             reserved_bytes,
+            layout,
+            laid,
             pending,
             gone,
             lists,

@@ -4,12 +4,16 @@
 //! columns, a segment gets fewer columns of data, and as many of parity. Only where fewer domains are left than it takes
 //! to tolerate the failures, because drives failed, does it tolerate fewer.
 //!
-//! Space is counted in *net slabs*: one holds as much data as a slab of a drive, with all that protects it.
+//! Volumes may have layouts of their own. Those tolerate as many failures as the pool's at least, so that the pool never goes
+//! offline for the sake of one volume, and as many as the journal at the most.
+//!
+//! Space is counted in *net slabs*: one holds as much data as a slab of a drive, with all that protects it in the pool's
+//! layout. What other layouts take is converted.
 
-use crate::format::PAGE_BYTES;
+use crate::{format::PAGE_BYTES, space::Weight};
 use quoin_base::{DriveIndex, KIB, Layout};
 use quoin_stripe::Geometry;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A fault domain: drives that may fail together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -27,6 +31,10 @@ const SHORTEST_ROW_BYTES: u64 = 128 * KIB;
 #[derive(Clone, Debug)]
 pub(crate) struct Layouts {
     data: Layout,
+    /// Those of volumes that are laid out in another way.
+    others: BTreeSet<Layout>,
+    /// Failures that the journal tolerates, and so the most that any layout may.
+    most_parity: u8,
     /// The drives that new segments may lie on, and the domain of each.
     domains: BTreeMap<DriveIndex, Domain>,
     /// Drives that hold segments still and get no new ones, and the domain of each.
@@ -37,7 +45,62 @@ pub(crate) struct Layouts {
 
 impl Layouts {
     pub(crate) fn new(data: Layout, row_bytes: u32, domains: BTreeMap<DriveIndex, Domain>) -> Self {
-        Self { data, domains, leaving: BTreeMap::new(), row_bytes }
+        let (others, most_parity) = (BTreeSet::new(), data.parity());
+        Self { data, others, most_parity, domains, leaving: BTreeMap::new(), row_bytes }
+    }
+
+    /// The same beside a journal on so many drives: with it, stronger layouts than the pool's may be asked for.
+    pub(crate) fn with_journal(self, columns: u8) -> Self {
+        let most_parity = match self.data.parity() {
+            // Nothing is protected, nor is metadata.
+            0 => 0,
+            parity => parity.max(columns.saturating_sub(1)),
+        };
+        Self { most_parity, ..self }
+    }
+
+    /// The same with layouts that volumes have beside.
+    pub(crate) fn with(mut self, others: impl IntoIterator<Item = Layout>) -> Self {
+        self.others.extend(others.into_iter().filter(|other| *other != self.data));
+        self
+    }
+
+    /// The layouts that volumes have beside the pool's.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Layout> + '_ {
+        self.others.iter().copied()
+    }
+
+    /// What a volume's layout, or the pool's, is as drives are.
+    pub(crate) fn now(&self, layout: Option<Layout>) -> Layout {
+        layout.unwrap_or(self.data).within(self.domain_count())
+    }
+
+    /// What a volume with this layout weighs.
+    pub(crate) fn weight(&self, layout: Option<Layout>) -> Weight {
+        Weight::of(layout, self.data)
+    }
+
+    /// Whether two are the same as drives are.
+    pub(crate) fn are_alike(&self, one: Option<Layout>, other: Option<Layout>) -> bool {
+        self.now(one) == self.now(other)
+    }
+
+    /// Net slabs that a segment with so many columns is reckoned with, rounded down.
+    pub(crate) fn net_of_columns(&self, columns: u8) -> u64 {
+        let of_data = self.of_data();
+        u64::from(columns) * u64::from(of_data.data()) / u64::from(of_data.columns())
+    }
+
+    /// Sectors that live data takes as if it was laid out as the pool, if segments with so many columns of data and of parity
+    /// hold it.
+    pub(crate) fn net_sectors(&self, (its_data, its_parity): (u8, u8), sectors: u64) -> u64 {
+        let layout = self.of_data();
+        let (data, columns) = (u64::from(layout.data()), u64::from(layout.columns()));
+        let its_columns = u64::from(its_data) + u64::from(its_parity);
+        let shared = (sectors * its_columns * data).div_ceil(u64::from(its_data) * columns);
+        // Copies beyond those of the pool take slabs of more domains, and may leave others without a counterpart.
+        let more = u64::from(its_parity.saturating_sub(layout.parity()));
+        if its_data == 1 && more > 0 { shared.max(sectors * (more + 1)) } else { shared }
     }
 
     /// The same beside drives that leave.
@@ -76,7 +139,7 @@ impl Layouts {
     pub(crate) fn of_metadata(&self) -> Layout {
         let parity = match self.data.parity() {
             0 => 0,
-            parity => parity.max(LEAST_METADATA_PARITY),
+            parity => parity.max(self.most_parity).max(LEAST_METADATA_PARITY),
         };
         Layout::mirror(parity).within(self.domain_count())
     }

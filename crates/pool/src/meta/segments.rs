@@ -19,7 +19,7 @@ use crate::{
     store::Store,
 };
 use quoin_base::{
-    CheckpointGeneration, DriveIndex, MembersGeneration, PageNumber, SECTOR_BYTES, SegmentGeneration,
+    CheckpointGeneration, DriveIndex, Layout, MembersGeneration, PageNumber, SECTOR_BYTES, SegmentGeneration,
     SegmentId, Sequence, SliceId,
 };
 use quoin_stripe::{Column, Geometry, StripeSet};
@@ -47,6 +47,7 @@ mod placed;
 mod stream;
 mod table_size;
 mod table_slabs;
+mod tags;
 
 use entry::ReadEntries;
 use granted::Granted;
@@ -72,6 +73,8 @@ pub(crate) enum SegmentState {
 pub(crate) struct Segment {
     pub state: SegmentState,
     pub stream: Stream,
+    /// The layout that it was opened for, as drives were then. `None`: the pool's.
+    pub layout: Option<Layout>,
     pub stripes: StripeSet,
     pub generation: SegmentGeneration,
     pub live_sectors: u32,
@@ -90,6 +93,11 @@ impl Segment {
     /// Columns of data and of parity.
     fn spread(&self) -> (u8, u8) {
         (self.stripes.geometry.data, self.stripes.geometry.parity)
+    }
+
+    /// Whether data lies in it, or is to.
+    pub(crate) fn is_used_for_data(&self) -> bool {
+        matches!(self.state, SegmentState::Open | SegmentState::Sealed) && !self.stream.is_metadata()
     }
 
     /// True when nothing in it is live, awaits publication or is named by a record that replay may find.
@@ -192,6 +200,7 @@ impl SegmentTable {
         }
         let read = ReadEntries::of(entries, &mut granted)?;
         let ReadEntries { segments, live_data_sectors, live_meta_sectors } = read;
+        store.note_layouts(segments.iter().filter_map(|segment| segment.layout));
         // Ids below the last one in use that no segment has.
         let free_ids = (1..segments.len())
             .filter(|&i| segments[i].state == SegmentState::Free)
@@ -268,29 +277,10 @@ impl SegmentTable {
         (segment.state != SegmentState::Free).then_some(segment.generation)
     }
 
-    /// Bytes of a full row.
-    pub(crate) fn row_bytes(&self) -> u64 {
-        u64::from(self.row_bytes)
-    }
-
-    /// Data bytes of a segment that is spread so.
-    pub(crate) fn segment_bytes(&self, geometry: Geometry) -> u64 {
-        geometry.segment_bytes(self.slab_bytes)
-    }
-
     /// The net slabs of the slice's share: those that it holds, and an equal part of the ungranted ones.
     pub(crate) fn fair_slabs(&self, store: &Store) -> u64 {
         let share = store.nobodys_slabs() / store.slice_count();
         self.usage().data_slabs + Overhead::of(&self.layouts()).net(share)
-    }
-
-    /// Data bytes of a new segment of data.
-    pub(crate) fn most_segment_bytes(&self) -> u64 {
-        self.segment_bytes(self.geometry_of_data())
-    }
-
-    pub(crate) fn slab_bytes(&self) -> u64 {
-        u64::from(self.slab_bytes)
     }
 
     /// How new data and metadata is laid out.
@@ -298,16 +288,21 @@ impl SegmentTable {
         self.inner.read().layouts.clone()
     }
 
-    /// Opens a segment on the drives with the most free slabs.
-    pub(crate) fn take(&self, stream: Stream) -> Option<(SegmentId, Segment)> {
-        self.take_elsewhere(stream, &[])
+    /// Opens a segment for a layout, or the pool's, on the drives with the most free slabs.
+    pub(crate) fn take(&self, stream: Stream, layout: Option<Layout>) -> Option<(SegmentId, Segment)> {
+        self.take_elsewhere(stream, layout, &[])
     }
 
     /// The same on other drives than these.
-    pub(crate) fn take_elsewhere(&self, stream: Stream, but: &[DriveIndex]) -> Option<(SegmentId, Segment)> {
+    pub(crate) fn take_elsewhere(
+        &self,
+        stream: Stream,
+        layout: Option<Layout>,
+        but: &[DriveIndex],
+    ) -> Option<(SegmentId, Segment)> {
         let mut inner = self.inner.write();
         // Slabs, and an id: one that came free, or the next.
-        let (geometry, drives) = inner.choose_drives(stream, but)?;
+        let (geometry, drives) = inner.choose_drives(stream, layout, but)?;
         let id = match inner.free_ids.pop_first() {
             Some(id) => id,
             None => {
@@ -330,6 +325,7 @@ impl SegmentTable {
         let segment = Segment {
             state: SegmentState::Open,
             stream,
+            layout,
             stripes: StripeSet::whole(geometry, columns.into()),
             generation: inner.segments[id as usize].generation.next(),
             live_sectors: 0,
@@ -503,12 +499,7 @@ impl Inner {
 
     /// The same if new data was laid out so.
     fn net_live_sectors_as(&self, layouts: &Layouts) -> u64 {
-        let layout = layouts.of_data();
-        let (data, columns) = (u64::from(layout.data()), u64::from(layout.columns()));
-        let net = |(&(its_data, its_parity), sectors): (&(u8, u8), &u64)| {
-            let its_columns = u64::from(its_data) + u64::from(its_parity);
-            (sectors * its_columns * data).div_ceil(u64::from(its_data) * columns)
-        };
+        let net = |(&spread, sectors): (&(u8, u8), &u64)| layouts.net_sectors(spread, *sectors);
         self.live_data_sectors.iter().map(net).sum()
     }
 
@@ -582,6 +573,7 @@ fn free_segment() -> Segment {
     Segment {
         state: SegmentState::Free,
         stream: Stream::Data,
+        layout: None,
         stripes: StripeSet::whole(Geometry::none(0), Arc::from([])),
         generation: SegmentGeneration(0),
         live_sectors: 0,

@@ -9,3 +9,4 @@ pub(crate) mod rows;
 pub(crate) mod runs;
 pub(crate) mod segments;
 mod table;
+pub(crate) mod writers;

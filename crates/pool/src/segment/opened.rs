@@ -5,7 +5,7 @@ use crate::{
     journal::Entry,
     meta::Segment,
 };
-use quoin_base::{DriveIndex, SegmentGeneration, SegmentId, Sequence};
+use quoin_base::{DriveIndex, Layout, SegmentGeneration, SegmentId, Sequence};
 use quoin_stripe::{Column, Geometry, StripeSet};
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub(crate) struct OpenedSegment {
     pub id: SegmentId,
     pub generation: SegmentGeneration,
+    /// The layout that it was opened for. `None`: the pool's.
+    pub layout: Option<Layout>,
     pub stripes: StripeSet,
 }
 
@@ -23,6 +25,7 @@ impl OpenedSegment {
         Self {
             id,
             generation: segment.generation,
+            layout: segment.layout,
             stripes: StripeSet::whole(segment.stripes.geometry, segment.stripes.columns.clone()),
         }
     }
@@ -34,7 +37,9 @@ impl OpenedSegment {
         header.kind = RecordKind::Segment as u8;
         header.source = (u64::from(self.id.0) | u64::from(self.generation.0) << 32).into();
         let Geometry { data, parity, strip_bytes, row_bytes } = self.stripes.geometry;
-        let mut words = vec![u32::from(data) | u32::from(parity) << 8, strip_bytes, row_bytes];
+        let [its_data, its_parity] = self.layout.map_or([0, 0], |layout| [layout.data(), layout.parity()]);
+        let layout = u32::from_le_bytes([data, parity, its_data, its_parity]);
+        let mut words = vec![layout, strip_bytes, row_bytes];
         words.extend(self.stripes.columns.iter().flat_map(|column| [u32::from(column.drive.0), column.slab]));
         Entry { header, crcs: words, payload: Vec::new(), row: None }
     }
@@ -43,7 +48,12 @@ impl OpenedSegment {
     pub(crate) fn parse(header: &RecordHeader, words: &[u32]) -> Option<Self> {
         let source = header.source.get();
         let &[layout, strip_bytes, row_bytes, ref columns @ ..] = words else { return None };
-        let geometry = Geometry { data: layout as u8, parity: (layout >> 8) as u8, strip_bytes, row_bytes };
+        let [data, parity, its_data, its_parity] = layout.to_le_bytes();
+        let geometry = Geometry { data, parity, strip_bytes, row_bytes };
+        let layout = match (its_data, its_parity) {
+            (0, 0) => None,
+            columns => Some(Layout::of_columns(columns)?),
+        };
         let (columns, rest) = columns.as_chunks::<2>();
         let column =
             |&[drive, slab]: &[u32; 2]| Some(Column { drive: DriveIndex(u16::try_from(drive).ok()?), slab });
@@ -52,6 +62,7 @@ impl OpenedSegment {
         is_possible.then_some(Self {
             id: SegmentId(source as u32),
             generation: SegmentGeneration((source >> 32) as u32),
+            layout,
             stripes: StripeSet::whole(geometry, columns),
         })
     }
@@ -67,6 +78,7 @@ mod tests {
         let opened = OpenedSegment {
             id: SegmentId(7),
             generation: SegmentGeneration(3),
+            layout: Layout::of_columns((4, 2)),
             stripes: StripeSet::whole(
                 Geometry { data: 2, parity: 1, strip_bytes: 16_384, row_bytes: 65_536 },
                 Arc::from([column(0, 70_000), column(4, 1), column(2, 9)]),

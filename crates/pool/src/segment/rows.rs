@@ -6,7 +6,7 @@ use crate::{
     meta::{PageId, PageStore, Segment, Stream},
     segment::{opened::OpenedSegment, segments::Segments},
 };
-use quoin_base::{CheckpointGeneration, DriveIndex, PoolId, SECTOR_BYTES, SegmentId};
+use quoin_base::{CheckpointGeneration, DriveIndex, Layout, PoolId, SECTOR_BYTES, SegmentId};
 use quoin_stripe::Column;
 use quoin_world::{Buf, Slice as Bytes};
 use zerocopy::IntoBytes;
@@ -29,6 +29,8 @@ pub(crate) struct Row {
 /// written to several drives at the same time.
 pub(crate) struct RowWriter {
     stream: Stream,
+    /// What its segments are tagged with.
+    layout: Option<Layout>,
     open: Vec<(SegmentId, Segment)>,
     /// Which of these the last row is in.
     turn: usize,
@@ -42,8 +44,18 @@ pub(crate) struct RowWriter {
 }
 
 impl RowWriter {
-    pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, open: Vec::new(), turn: 0, spread: 1, rows: Vec::new(), row_ended: true, losses: 0 }
+    /// Of a stream, for what is laid out so. `None`: as the pool.
+    pub(crate) fn new(stream: Stream, layout: Option<Layout>) -> Self {
+        Self {
+            stream,
+            layout,
+            open: Vec::new(),
+            turn: 0,
+            spread: 1,
+            rows: Vec::new(),
+            row_ended: true,
+            losses: 0,
+        }
     }
 
     /// From now on keeps segments open on so many drives. What is open beyond that is still filled up.
@@ -124,7 +136,7 @@ impl RowWriter {
         };
         if self.open.len() < self.spread {
             let drives = others(&self.open, usize::MAX);
-            let next = segments.table.take_elsewhere(self.stream, &drives);
+            let next = segments.table.take_elsewhere(self.stream, self.layout, &drives);
             if next.is_none() && self.open.is_empty() {
                 return None;
             }
@@ -151,8 +163,8 @@ impl RowWriter {
             let drives = others(&self.open, self.turn);
             let next = segments
                 .table
-                .take_elsewhere(self.stream, &drives)
-                .or_else(|| segments.table.take(self.stream));
+                .take_elsewhere(self.stream, self.layout, &drives)
+                .or_else(|| segments.table.take(self.stream, self.layout));
             match next {
                 Some(next) => {
                     self.open[self.turn] = next;

@@ -23,8 +23,10 @@ mod other_drives;
 mod overhead;
 pub(crate) mod report;
 pub(crate) mod reserve;
+mod weight;
 
 pub(crate) use overhead::Overhead;
+pub(crate) use weight::Weight;
 
 use crate::{
     format::{MAP_FAN_OUT, PAGE_BYTES, REGION_BYTES, TREE_FAN_OUT, TREE_LEVELS},
@@ -90,7 +92,7 @@ pub(crate) struct Reserved {
     pub sharing: bool,
 }
 
-/// A promise, in blocks.
+/// A promise, in blocks as they lie in the pool's layout.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Promise {
     pub blocks: u64,
@@ -110,6 +112,12 @@ impl Promise {
             (_, true) => ways + SHARED_NODES + blocks.div_ceil(TREE_FAN_OUT),
         };
         Self { blocks, unmapped: blocks.saturating_sub(mapped), nodes }
+    }
+
+    /// The same of a volume that weighs so much.
+    pub(crate) fn weighed(self, weight: Weight) -> Self {
+        let Self { blocks, unmapped, nodes } = self;
+        Self { blocks: weight.weigh(blocks), unmapped: weight.weigh(unmapped), nodes }
     }
 
     pub(crate) fn add(&mut self, other: Self) {
@@ -279,7 +287,8 @@ impl Space {
     fn reserve_slabs(&self, slabs: u64) -> u64 {
         let overhead = self.overhead();
         let checkpoint = self.metadata_slabs(self.checkpoint_bytes);
-        2 * checkpoint + RESERVE_MORE_SEGMENTS * overhead.segment() + slabs / RESERVE_PART
+        let open = RESERVE_MORE_SEGMENTS * overhead.segment() + overhead.open_beside();
+        2 * checkpoint + open + slabs / RESERVE_PART
     }
 
     /// What all of so many slabs but the reserve hold when they are filled without gaps.
@@ -452,10 +461,12 @@ impl Space {
     /// What a buffered block may take at the worst. A promise leaves no slack for what it may take beyond: then its
     /// metadata counts twice, as all metadata does.
     fn charge_bytes(&self) -> u64 {
+        // NOTE: the buffer does not tell which volume a block is of.
+        let block = self.overhead().heaviest().weigh(self.block_bytes);
         if self.any_reserved() {
-            self.block_bytes + 2 * self.charged_metadata()
+            block + 2 * self.charged_metadata()
         } else {
-            self.block_bytes + self.charged_metadata()
+            block + self.charged_metadata()
         }
     }
 
@@ -520,7 +531,7 @@ impl Space {
     /// What is taken, and what is not to be taken by writes without a reservation.
     fn promised(&self, charged: u64, reserved: &Reserved) -> u64 {
         let taken = self.live.load(Ordering::Relaxed)
-            + charged * (self.block_bytes + 2 * self.charged_metadata())
+            + charged * (self.overhead().heaviest().weigh(self.block_bytes) + 2 * self.charged_metadata())
             + reserved.now.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH);
         taken.saturating_add(self.set_aside(reserved))
     }

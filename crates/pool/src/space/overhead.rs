@@ -1,35 +1,61 @@
 //! What slabs and metadata take beside what they hold: space is reckoned in net slabs, of which one holds as much data as a
 //! slab of a drive, together with what protects it.
 
+use super::Weight;
 use crate::meta::{Domain, Layouts};
 use quoin_base::{DriveIndex, Layout};
 use quoin_world::atomic::{AtomicU64, Ordering};
+
+/// Segments that are open for each layout beside the pool's as a rule: of what is destaged, and of what is cleaned.
+const OPEN_OF_EACH: u8 = 2;
 
 /// How slabs of drives, net slabs and copies of metadata relate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Overhead {
     /// Of so many slabs of drives in a segment of data,
-    columns: u16,
+    columns: u8,
     /// so many hold data.
-    data: u16,
+    data: u8,
     /// Copies of metadata.
-    metadata_copies: u16,
+    metadata_copies: u8,
     /// Copies of table slabs.
-    table_copies: u16,
+    table_copies: u8,
+    /// Net slabs of the largest segment of a volume with a layout of its own.
+    largest: u8,
+    /// Net slabs that segments may take which are open for such volumes.
+    open: u8,
+    /// The most that such a volume weighs.
+    heaviest: Weight,
 }
 
 impl Overhead {
     /// None: one copy of everything but the segment table.
     #[cfg(test)]
-    pub(crate) const NONE: Self = Self { columns: 1, data: 1, metadata_copies: 1, table_copies: 2 };
+    pub(crate) const NONE: Self = Self {
+        columns: 1,
+        data: 1,
+        metadata_copies: 1,
+        table_copies: 2,
+        largest: 0,
+        open: 0,
+        heaviest: Weight::ONE,
+    };
 
     pub(crate) fn of(layouts: &Layouts) -> Self {
         let (data, metadata) = (layouts.of_data(), layouts.of_metadata());
+        let (columns, of_data) = (u32::from(data.columns()), u32::from(data.data()));
+        let net = |layout: Layout| (u32::from(layout.columns()) * of_data).div_ceil(columns) as u8;
+        let others = || layouts.others().map(|layout| layouts.now(Some(layout)));
+        let open = others().fold(0, |open: u8, layout| open.saturating_add(OPEN_OF_EACH * net(layout)));
+        let heaviest = layouts.others().map(|layout| layouts.weight(Some(layout)));
         Self {
-            columns: data.columns().into(),
-            data: data.data().into(),
-            metadata_copies: metadata.columns().into(),
-            table_copies: layouts.table_copies() as u16,
+            columns: data.columns(),
+            data: data.data(),
+            metadata_copies: metadata.columns(),
+            table_copies: layouts.table_copies() as u8,
+            largest: others().map(net).max().unwrap_or(0),
+            open,
+            heaviest: heaviest.max().unwrap_or(Weight::ONE),
         }
     }
 
@@ -45,7 +71,7 @@ impl Overhead {
 
     /// What so much metadata takes, all copies of it, as if it was data.
     pub(super) fn metadata(&self, bytes: u64) -> u64 {
-        (bytes * u64::from(self.metadata_copies * self.data)).div_ceil(self.columns.into())
+        (bytes * u64::from(self.metadata_copies) * u64::from(self.data)).div_ceil(self.columns.into())
     }
 
     /// The same of a layout over drives in so many fault domains.
@@ -61,7 +87,17 @@ impl Overhead {
 
     /// Net slabs that one segment takes at the most, of data or of metadata.
     pub(crate) fn segment(&self) -> u64 {
-        self.net(self.metadata_copies.into()).max(self.data.into())
+        self.net(self.metadata_copies.into()).max(self.data.into()).max(self.largest.into())
+    }
+
+    /// Net slabs that segments may take which are open for layouts beside the pool's.
+    pub(super) fn open_beside(&self) -> u64 {
+        self.open.into()
+    }
+
+    /// What so much data takes at the most, whichever volume it is of.
+    pub(super) fn heaviest(&self) -> Weight {
+        self.heaviest
     }
 }
 
@@ -79,18 +115,15 @@ impl SharedOverhead {
 
     pub(super) fn get(&self) -> Overhead {
         let packed = self.0.load(Ordering::Acquire);
-        let [columns, data, metadata_copies, table_copies] =
-            [0, 16, 32, 48].map(|bit| (packed >> bit) as u16);
-        Overhead { columns, data, metadata_copies, table_copies }
+        let [columns, data, metadata_copies, table_copies, largest, open, heaviest, _] = packed.to_le_bytes();
+        let heaviest = Weight(heaviest);
+        Overhead { columns, data, metadata_copies, table_copies, largest, open, heaviest }
     }
 }
 
 fn packed(overhead: Overhead) -> u64 {
-    let Overhead { columns, data, metadata_copies, table_copies } = overhead;
-    [columns, data, metadata_copies, table_copies]
-        .into_iter()
-        .zip([0, 16, 32, 48])
-        .fold(0, |packed, (field, bit)| packed | u64::from(field) << bit)
+    let Overhead { columns, data, metadata_copies, table_copies, largest, open, heaviest } = overhead;
+    u64::from_le_bytes([columns, data, metadata_copies, table_copies, largest, open, heaviest.0, 0])
 }
 
 #[cfg(test)]
@@ -99,13 +132,22 @@ mod tests {
 
     #[test]
     fn what_is_packed_comes_back() {
-        let overhead = Overhead { columns: 25, data: 23, metadata_copies: 3, table_copies: 4 };
+        let overhead = Overhead {
+            columns: 25,
+            data: 23,
+            metadata_copies: 3,
+            table_copies: 4,
+            largest: 24,
+            open: 200,
+            heaviest: Weight(99),
+        };
         assert_eq!(SharedOverhead::new(overhead).get(), overhead);
     }
 
     #[test]
     fn raid6_takes_half_as_much_again_and_metadata_three_copies() {
-        let overhead = Overhead { columns: 6, data: 4, metadata_copies: 3, table_copies: 3 };
+        let overhead =
+            Overhead { columns: 6, data: 4, metadata_copies: 3, table_copies: 3, ..Overhead::NONE };
         assert_eq!((overhead.net(60), overhead.raw(40)), (40, 60));
         // A byte of metadata takes three on drives, as two of data do.
         assert_eq!(overhead.metadata(1000), 2000);

@@ -14,7 +14,7 @@ use crate::{
     error::PoolError,
     meta::Layouts,
 };
-use quoin_base::DriveIndex;
+use quoin_base::{DriveIndex, Layout};
 use quoin_drive::{Member, MemberState, Members};
 use quoin_world::AsyncMutexGuard;
 use std::sync::Arc;
@@ -36,6 +36,15 @@ impl Drop for Trial<'_> {
 }
 
 impl Store {
+    /// Reckons with layouts that volumes have beside the pool's, until it is closed. True if any is new: tenants are to lay out
+    /// anew then.
+    pub(crate) fn note_layouts(&self, layouts: impl IntoIterator<Item = Layout>) -> bool {
+        let mut noted = self.volume_layouts.lock();
+        let before = noted.len();
+        noted.extend(layouts.into_iter().filter(|layout| *layout != self.label.layout));
+        noted.len() > before
+    }
+
     /// How new segments are laid out without a drive.
     pub(crate) fn layouts_but(&self, but: Option<DriveIndex>) -> Layouts {
         let members = self.members();
@@ -44,7 +53,28 @@ impl Store {
             members.get(*drive).is_some_and(|member| member.roles.data && member.is_needed())
         });
         let (takes, leaves) = holds.partition(|(drive, _)| members.get(*drive).is_some_and(takes));
-        Layouts::new(self.label.layout, self.label.row_bytes, takes).beside(leaves)
+        Layouts::new(self.label.layout, self.label.row_bytes, takes)
+            .with_journal(self.label.journal_columns)
+            .with(self.volume_layouts.lock().iter().copied())
+            .beside(leaves)
+    }
+
+    /// Whether volumes have layouts beside the pool's.
+    pub(crate) fn has_volume_layouts(&self) -> bool {
+        !self.volume_layouts.lock().is_empty()
+    }
+
+    /// Whether no more than `most` layouts would be noted with these.
+    pub(crate) fn may_note_layouts(&self, layouts: impl IntoIterator<Item = Layout>, most: usize) -> bool {
+        let mut noted = self.volume_layouts.lock().clone();
+        let before = noted.len();
+        noted.extend(layouts.into_iter().filter(|layout| *layout != self.label.layout));
+        noted.len() == before || noted.len() <= most
+    }
+
+    /// Has slices reckon with the layouts and drives that there are now.
+    pub(crate) fn lay_out_tenants(&self) {
+        self.tenants.lock().iter().for_each(|tenant| tenant.lay_out());
     }
 
     /// One drive is added or leaves at a time.

@@ -16,6 +16,7 @@ mod freed;
 mod grants;
 mod join_journal;
 mod layer_ids;
+mod layouts;
 mod life;
 mod overwrites;
 mod pipeline;

@@ -230,7 +230,7 @@ fn what_others_want_is_cleaned_and_given_back() {
 fn in_a_round_each_has_its_turn_once() {
     let mut figures = with(|f| {
         (f.waiting.lacks_numbers, f.waiting.awaits_forks, f.waiting.any_to_remove) = (true, true, true);
-        f.waiting.awaits_merging = true;
+        (f.waiting.awaits_merging, f.waiting.converts) = (true, true);
         // More is cleaned than what others want.
         (f.slabs.free, f.slabs.clean_below) = (5, 2);
         (f.claims.nobodys, f.claims.owed) = (9, 4);
@@ -246,6 +246,7 @@ fn in_a_round_each_has_its_turn_once() {
         (Turn::GiveBack, Step::GiveBack(3)),
         (Turn::Destage, destage),
         (Turn::Remove, Step::Remove),
+        (Turn::Convert, Step::Convert),
         (Turn::End, Step::EndRound),
     ];
     for (turn, step) in turns {
@@ -257,7 +258,7 @@ fn in_a_round_each_has_its_turn_once() {
     }
     // The next batch is taken early only if destage has the next turn.
     assert_eq!(decide_after_destage(figures), Step::Remove);
-    figures.waiting.any_to_remove = false;
+    (figures.waiting.any_to_remove, figures.waiting.converts) = (false, false);
     assert_eq!(decide_after_destage(figures), Step::Lend);
     (figures.waiting.lacks_numbers, figures.waiting.awaits_forks) = (false, false);
     assert_eq!(decide_after_destage(figures), Step::Merge);

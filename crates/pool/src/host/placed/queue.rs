@@ -8,7 +8,7 @@ use crate::{
     store::health::Health,
 };
 use futures_util::{future::BoxFuture, stream::FuturesOrdered};
-use quoin_base::{BlockNumber, SegmentId};
+use quoin_base::{BlockNumber, Layout, SegmentId};
 use quoin_world::{
     Event, Mutex, OneShotSender, Slice as Bytes,
     atomic::{AtomicBool, Ordering},
@@ -36,6 +36,8 @@ pub(super) type Outcome = Option<Vec<Run>>;
 
 /// A write that waits for its blocks to be placed.
 pub(super) struct Waiting {
+    /// The tag of the segments that they go to.
+    pub layout: Option<Layout>,
     pub blocks: VecDeque<(WholeBlock, BlockNumber)>,
     pub answer: Arc<Answer>,
 }
@@ -155,6 +157,7 @@ impl Queue {
 
 /// Blocks of one write that go to a row.
 pub(super) struct Taken {
+    pub layout: Option<Layout>,
     pub answer: Arc<Answer>,
     pub blocks: Vec<(WholeBlock, BlockNumber)>,
     pub is_last: bool,
@@ -168,9 +171,10 @@ pub(super) fn take(waiting: &mut VecDeque<Waiting>, mut most: usize) -> Vec<Take
     {
         let count = front.blocks.len().min(most);
         most -= count;
-        let (answer, blocks) = (front.answer.clone(), front.blocks.drain(..count).collect());
+        let (layout, answer) = (front.layout, front.answer.clone());
+        let blocks = front.blocks.drain(..count).collect();
         let is_last = front.blocks.is_empty();
-        taken.push(Taken { answer, blocks, is_last });
+        taken.push(Taken { layout, answer, blocks, is_last });
         if is_last {
             waiting.pop_front();
         }

@@ -3,11 +3,12 @@
 use super::queue::{Answer, Flights, Landed, Outcome, Part, Taken, Waiting, WholeBlock};
 use crate::{
     error::PoolError,
+    fork::layer::Layer,
     format::RowContent,
     journal::Batch,
     lifecycle::slice::Slice,
     meta::Stream,
-    segment::{opened::OpenedSegment, rows::RowWriter},
+    segment::{opened::OpenedSegment, writers::RowWriters},
 };
 use futures_util::{
     StreamExt,
@@ -37,8 +38,8 @@ impl Slice {
         }
     }
 
-    /// Writes whole blocks of one region to rows. `None`: there is no room for that now; the journal takes them.
-    pub(super) async fn place(&self, blocks: Vec<WholeBlock>) -> Result<Outcome, PoolError> {
+    /// Writes whole blocks of one region of a layer to rows. `None`: there is no room for that now; the journal takes them.
+    pub(super) async fn place(&self, layer: &Layer, blocks: Vec<WholeBlock>) -> Result<Outcome, PoolError> {
         let Some(numbers) = self.front.placer.numbers().take(blocks.len()) else {
             self.requests.nudge();
             return Ok(None);
@@ -50,6 +51,7 @@ impl Slice {
         let queue = &self.front.placer.queues[thread];
         let (sender, answer) = one_shot();
         let waiting = Waiting {
+            layout: self.segments.table.tag_of(layer.volume.layout()),
             blocks: blocks.into_iter().zip(numbers).collect(),
             answer: Arc::new(Answer { runs: Mutex::default(), sender: Mutex::new(Some(sender)) }),
         };
@@ -72,7 +74,7 @@ impl Slice {
     /// Places the writes of a thread until the pool ends.
     async fn place_all(&self, thread: usize) {
         let queue = &self.front.placer.queues[thread];
-        let mut rows = RowWriter::new(Stream::Placed);
+        let mut rows = RowWriters::new(Stream::Placed);
         let mut flights = Flights::new();
         let long_row_blocks = (LONG_ROW_BYTES / self.buffer.block_bytes) as usize;
         let (mut small_writes, mut careful_turns) = (self.log.journal.data_batches(), 0u32);
@@ -132,7 +134,7 @@ impl Slice {
     fn send_rows<'a>(
         &'a self,
         thread: usize,
-        rows: &mut RowWriter,
+        rows: &mut RowWriters,
         taken: Vec<Taken>,
         flights: &mut Flights<'a>,
     ) {
@@ -144,7 +146,10 @@ impl Slice {
             }
             let on_its_way = Arc::new(Batch::default());
             let (mut held, mut untold) = (Vec::new(), Vec::new());
-            while let Some(part) = parts.pop_front_if(|part| row.holds(part.blocks[0].location)) {
+            // Rows are in the order of layouts, and those of one layout in the order of the parts.
+            let (of_row, others) = parts.into_iter().partition(|part| row.holds(part.blocks[0].location));
+            parts = others;
+            for part in Vec::<Part>::from(of_row) {
                 // Its blocks keep the segment until the row has landed, also if they are overwritten before that.
                 held.extend(part.blocks.iter().cloned());
                 // A row that waits for room holds up whatever waits for its record: there is none before the row landed.
@@ -165,9 +170,9 @@ impl Slice {
     }
 
     /// Finds places for blocks, in the order in which they came. Returns the parts of their writes in the order of the rows.
-    fn find_places(&self, rows: &mut RowWriter, taken: Vec<Taken>) -> VecDeque<Part> {
+    fn find_places(&self, rows: &mut RowWriters, taken: Vec<Taken>) -> VecDeque<Part> {
         let mut parts: VecDeque<Part> = VecDeque::new();
-        for Taken { answer, blocks, is_last } in taken {
+        for Taken { layout, answer, blocks, is_last } in taken {
             let mut left = blocks.len();
             for (block, number) in blocks {
                 left -= 1;
@@ -176,7 +181,7 @@ impl Slice {
                 let content = RowContent::block(number, block.address);
                 // Of a write that the journal takes instead no more is placed.
                 let is_wanted = !answer.is_sent();
-                let place = || rows.place(&self.segments, content, len, CheckpointGeneration(0));
+                let place = || rows.place(&self.segments, layout, content, len, CheckpointGeneration(0));
                 let Some(location) = is_wanted.then(place).flatten() else {
                     self.front.placer.numbers().give_back(number);
                     answer.send(None);

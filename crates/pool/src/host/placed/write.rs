@@ -116,7 +116,7 @@ impl Slice {
     ) -> Result<bool, PoolError> {
         let count = blocks.len();
         let _being_placed = UnderWay::new(&self.front.placer.being_placed, range.len);
-        let Some(runs) = self.place(blocks).await? else { return Ok(false) };
+        let Some(runs) = self.place(layer, blocks).await? else { return Ok(false) };
         let placed: usize = runs.iter().map(|run| run.blocks.len()).sum();
         assert_eq!(placed, count, "every block of a write has its place");
         let mut at = range.offset;

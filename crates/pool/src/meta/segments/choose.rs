@@ -39,21 +39,25 @@ impl Inner {
     pub(super) fn choose_drives(
         &self,
         stream: Stream,
+        wanted: Option<Layout>,
         but: &[DriveIndex],
     ) -> Option<(Geometry, Vec<DriveIndex>)> {
-        let layout = self.layouts.of(stream.is_metadata());
+        let layout = match wanted {
+            Some(wanted) if !stream.is_metadata() => self.layouts.now(Some(wanted)),
+            _ => self.layouts.of(stream.is_metadata()),
+        };
         // The roomiest drive of each domain, and how much the domain has.
-        let mut domains: BTreeMap<Domain, (u64, usize, Reverse<DriveIndex>)> = BTreeMap::new();
+        let mut domains: BTreeMap<Domain, Room> = BTreeMap::new();
         for (drive, free) in
             self.free_slabs.iter().filter(|(drive, free)| !but.contains(drive) && !free.is_empty())
         {
             let Some(domain) = self.layouts.domain(*drive) else { continue };
-            let (all, most, roomiest) = domains.entry(domain).or_insert((0, 0, Reverse(*drive)));
-            *all += free.len() as u64;
-            (*most, *roomiest) = (*most, *roomiest).max((free.len(), Reverse(*drive)));
+            let room = domains.entry(domain).or_insert(Room { all: 0, most: 0, roomiest: Reverse(*drive) });
+            room.all += free.len() as u64;
+            (room.most, room.roomiest) = (room.most, room.roomiest).max((free.len(), Reverse(*drive)));
         }
-        let mut domains: Vec<_> = domains.into_values().collect();
-        domains.sort_unstable_by_key(|(all, _, drive)| (Reverse(*all), drive.0));
+        let mut domains: Vec<_> = domains.into_iter().collect();
+        domains.sort_unstable_by_key(|(_, room)| (Reverse(room.all), room.roomiest.0));
         // Metadata is content with fewer copies than it would like, if there are as many as data has.
         let least = usize::from(self.layouts.of_data().parity().min(layout.parity())) + 1;
         if domains.len() < least {
@@ -64,9 +68,39 @@ impl Inner {
             few if few < usize::from(layout.parity()) + 1 => Layout::mirror(few as u8 - 1),
             enough => layout.within(enough),
         };
-        let drives = domains.into_iter().take(layout.columns().into()).map(|(_, _, drive)| drive.0);
+        let layout = match wanted {
+            Some(_) if !stream.is_metadata() => self.fair(layout, &domains),
+            _ => layout,
+        };
+        let drives = domains.into_iter().take(layout.columns().into()).map(|(_, room)| room.roomiest.0);
         Some((self.layouts.geometry(layout), drives.collect()))
     }
+
+    /// The layout, or a narrower one, that takes no more from what segments of the pool's layout could have than it is
+    /// reckoned with. A wide segment takes slabs of domains that have few left, without which those of others are of no use.
+    fn fair(&self, layout: Layout, domains: &[(Domain, Room)]) -> Layout {
+        // As if the segment was opened.
+        let all = self.free_by_domain();
+        let before = self.net_free();
+        let is_fair = |layout: &Layout| {
+            let mut left = all.clone();
+            for (domain, _) in &domains[..layout.columns().into()] {
+                left.entry(*domain).and_modify(|slabs| *slabs -= 1);
+            }
+            let after = net_slabs(left.into_values(), self.layouts.of_data());
+            before - after <= self.layouts.net_of_columns(layout.columns())
+        };
+        let mut narrower =
+            (1..=layout.data()).rev().filter_map(|data| Layout::of_columns((data, layout.parity())));
+        narrower.find(is_fair).unwrap_or(Layout::mirror(layout.parity()))
+    }
+}
+
+/// Free slabs of a domain: of all its drives, and of the drive with the most.
+struct Room {
+    all: u64,
+    most: usize,
+    roomiest: Reverse<DriveIndex>,
 }
 
 fn by_domain(layouts: &Layouts, of_drives: impl Iterator<Item = (DriveIndex, u64)>) -> BTreeMap<Domain, u64> {

@@ -3,9 +3,9 @@
 use super::{Segment, SegmentState, SegmentTable, Stream, free_segment, granted::Granted};
 use crate::{
     error::PoolError,
-    format::{PAGE_WORDS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
+    format::{MAX_COLUMNS, PAGE_WORDS, SEGMENTS_PER_PAGE, SegmentEntry, zeroed},
 };
-use quoin_base::{CheckpointGeneration, PageNumber, SegmentGeneration};
+use quoin_base::{CheckpointGeneration, Layout, PageNumber, SegmentGeneration};
 use quoin_stripe::{ColumnSet, Geometry, StripeSet};
 use std::collections::BTreeMap;
 use zerocopy::{FromBytes, IntoBytes};
@@ -74,6 +74,7 @@ pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
     entry.written_in = (segment.written_in.0 as u32).into();
     entry.live_sectors = segment.live_sectors.into();
     entry.written_bytes = segment.written_bytes.into();
+    entry.layout = segment.layout.map_or([0, 0], |layout| [layout.data(), layout.parity()]);
     for (slot, column) in entry.columns.iter_mut().zip(columns.iter()) {
         *slot = (*column).into();
     }
@@ -99,11 +100,19 @@ fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
         row_bytes: entry.row_bytes.get(),
     };
     let missing = ColumnSet(entry.missing.get());
-    if !geometry.is_possible() || !missing.is_of(geometry) {
+    let is_possible = geometry.is_possible() && geometry.columns() <= MAX_COLUMNS;
+    if !is_possible || !missing.is_of(geometry) {
         return Err(damaged("its layout is impossible"));
     }
     let columns = entry.columns[..geometry.columns()].iter().map(|entry| entry.column()).collect();
     segment.stripes = StripeSet { geometry, columns, missing };
+    segment.layout = match entry.layout {
+        [0, 0] => None,
+        [data, parity] => {
+            let layout = Layout::of_columns((data, parity));
+            Some(layout.ok_or_else(|| damaged("it was opened for an impossible layout"))?)
+        }
+    };
     segment.live_sectors = entry.live_sectors.get();
     segment.written_bytes = entry.written_bytes.get();
     segment.written_in = CheckpointGeneration(entry.written_in.get().into());

@@ -5,6 +5,25 @@ use crate::format::{PAGE_BYTES, ROW_CONTENTS};
 use quoin_stripe::Geometry;
 
 impl SegmentTable {
+    /// Bytes of a full row.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        u64::from(self.row_bytes)
+    }
+
+    /// Data bytes of a segment that is spread so.
+    pub(crate) fn segment_bytes(&self, geometry: Geometry) -> u64 {
+        geometry.segment_bytes(self.slab_bytes)
+    }
+
+    /// Data bytes of a new segment of data.
+    pub(crate) fn most_segment_bytes(&self) -> u64 {
+        self.segment_bytes(self.geometry_of_data())
+    }
+
+    pub(crate) fn slab_bytes(&self) -> u64 {
+        u64::from(self.slab_bytes)
+    }
+
     /// The most bytes of pool blocks that a net slab holds: all but the heads of rows and what is too short for a block.
     pub(crate) fn dense_bytes(&self, block_bytes: u64) -> u64 {
         let geometry = self.geometry_of_data();

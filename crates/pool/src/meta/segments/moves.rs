@@ -129,7 +129,8 @@ impl Inner {
         // Metadata has as many copies as there are domains for: with fewer domains, fewer are whole.
         let copies = usize::from(self.layouts.of_metadata().columns());
         let is_too_wide = segment.stream.is_metadata() && segment.stripes.columns.len() > copies;
-        leaves || is_too_wide || usize::from(self.layouts.of_data().parity()) > left
+        let wanted = if segment.stream.is_metadata() { None } else { segment.layout };
+        leaves || is_too_wide || usize::from(self.layouts.now(wanted).parity()) > left
     }
 
     /// What waits for a checkpoint and for readers before it is used again.

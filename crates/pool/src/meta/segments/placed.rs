@@ -120,6 +120,7 @@ impl SegmentTable {
             inner.segments[id] = Segment {
                 state: SegmentState::Sealed,
                 stream: Stream::Placed,
+                layout: opened.layout,
                 stripes: opened.stripes.clone(),
                 generation: opened.generation,
                 ..free_segment()

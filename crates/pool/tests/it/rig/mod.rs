@@ -70,20 +70,18 @@ impl Rig {
         Self { world: self.world.clone(), disks: disks.map(|(_, disk)| disk.clone()).collect() }
     }
 
-    fn laid_out(
-        seed: u64,
-        roles: &[Roles],
-        drive_bytes: u64,
-        slices: u8,
-        (layout, journal_bytes): (Layout, u64),
-    ) -> Self {
-        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
-        let disk = |i: usize| world.disk(&format!("d{i}"), drive_bytes + MIB);
-        let disks = (0..roles.len()).map(disk).collect();
-        let rig = Self { world, disks };
-        let disks = rig.disks().into_iter().zip(roles.iter().copied());
-        let disks = disks.map(|(disk, roles)| NewDrive::alone(disk, roles)).collect();
-        let options = FormatOptions {
+    /// With a journal on so many drives side by side.
+    pub(crate) fn with_journal(seed: u64, layout: Layout, roles: &[Roles], journal_columns: u8) -> Self {
+        let options = FormatOptions { journal_columns, ..Self::format_options(1, (layout, 2 * MIB)) };
+        Self::formatted(seed, roles, 24 * MIB, options)
+    }
+
+    fn laid_out(seed: u64, roles: &[Roles], drive_bytes: u64, slices: u8, laid_out: (Layout, u64)) -> Self {
+        Self::formatted(seed, roles, drive_bytes, Self::format_options(slices, laid_out))
+    }
+
+    fn format_options(slices: u8, (layout, journal_bytes): (Layout, u64)) -> FormatOptions {
+        FormatOptions {
             pool_name: "test".into(),
             slab_bytes: SLAB,
             row_bytes: SLAB / 4,
@@ -91,7 +89,16 @@ impl Rig {
             slices,
             journal_columns: layout.parity() + 1,
             layout,
-        };
+        }
+    }
+
+    fn formatted(seed: u64, roles: &[Roles], drive_bytes: u64, options: FormatOptions) -> Self {
+        let world = SimWorld::new(seed, SimOptions { data_threads: 2, step_limit: 20_000_000 });
+        let disk = |i: usize| world.disk(&format!("d{i}"), drive_bytes + MIB);
+        let disks = (0..roles.len()).map(disk).collect();
+        let rig = Self { world, disks };
+        let disks = rig.disks().into_iter().zip(roles.iter().copied());
+        let disks = disks.map(|(disk, roles)| NewDrive::alone(disk, roles)).collect();
         rig.run(|world| async move { format(&*world, disks, options).await }).unwrap();
         rig
     }

@@ -1,0 +1,354 @@
+//! Conversion: what layers own is moved to segments of the layout that is wanted of it now, in the background.
+//!
+//! A layer is to be converted when its volume got another layout, when another of the volumes that share it wants a stronger
+//! one, or when drives make a layout wider or narrower than it was. Its map is walked, leaf by leaf, through the nodes that it
+//! owns: so each of its blocks is met. Those in segments of another layout are moved as the cleaner moves them: only the block
+//! table changes.
+//!
+//! 1. What is destaged during a walk lies right already: destage goes by the volume's layout as it is then. So a walk that has
+//!    met every block once is done, unless the layout changed meanwhile or the layer took over another's blocks: then it begins
+//!    anew. [`Layer::mixes`] tells.
+//! 2. A block that several volumes have by range copies stays where it is: it keeps the layout of the one that wrote it. What
+//!    forks share is moved to the strongest layout that any of them wants, and never to a weaker one.
+//! 3. That a layer is converted is recorded by the checkpoint that has its last move, or by a later one. After a crash before
+//!    that it is walked again, and what was moved is passed over.
+
+use crate::{
+    commit::{
+        clean::Moved,
+        committer::Committer,
+        conversions::Walk,
+        destage::out_of_slabs,
+        gather::{Allowance, LiveBlock},
+    },
+    error::PoolError,
+    fork::layer::Layer,
+    format::{CopySource, RowContent, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    integrity::quarantine::LOST_NODE,
+    maps::blocks::{BlockPlace, block_page},
+    meta::{Laid, Page},
+    space::Weight,
+};
+use quoin_base::{BlockIndex, BlockNumber, Layout, PageNumber};
+use quoin_world::{Nanos, atomic::Ordering};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// The most that a step moves: destage waits meanwhile.
+const STEP_BYTES: u64 = 4 << 20;
+/// Leaves of a map that a step looks through at the most, with 4 MiB of the volume each.
+const STEP_LEAVES: usize = 16;
+/// Segments' worth of free slabs that conversion leaves beside those for which the cleaner works.
+const KEPT_SEGMENTS: u64 = 2;
+
+/// A leaf that a layer owns, and the first block that it maps.
+struct OwnLeaf {
+    first: BlockIndex,
+    page: Arc<Page>,
+}
+
+impl Committer {
+    /// Whether there is anything to convert now.
+    pub(super) fn converts(&mut self) -> bool {
+        self.look_for_conversions();
+        let is_any = self.conversions().is_any();
+        self.slice.converting().set_lacks_slabs(is_any && !self.has_slabs_to_convert());
+        is_any && self.slice.world().now() >= self.conversions().rests_until
+    }
+
+    /// Free slabs that conversion needs beside those for which the cleaner works: so many more it is to clean.
+    pub(super) fn slabs_for_conversion(&self) -> u64 {
+        if self.known_conversions().is_any() {
+            2 * KEPT_SEGMENTS * self.slice.space.overhead().segment()
+        } else {
+            0
+        }
+    }
+
+    fn has_slabs_to_convert(&self) -> bool {
+        let space = &self.slice.space;
+        let kept = space.clean_below() + KEPT_SEGMENTS * space.overhead().segment();
+        self.slice.segments.table.usage().free_slabs > kept
+    }
+
+    /// Finds the layers to be converted, if that may have changed.
+    fn look_for_conversions(&mut self) {
+        let slice = self.slice.clone();
+        if !slice.store.has_volume_layouts() {
+            return;
+        }
+        let layers = slice.forks.read();
+        let now = (layers.laid_out.load(Ordering::Acquire), slice.store.layouts().domain_count());
+        if self.conversions().looked_at == Some(now) {
+            return;
+        }
+        self.conversions().looked_at = Some(now);
+        self.conversions().given_up.clear();
+        let table = &slice.segments.table;
+        let wanted = layers.wanted().into_iter();
+        let to_convert = wanted.filter(|(id, wanted)| {
+            let layer = layers.all.get(id).filter(|layer| !layer.is_gone());
+            layer.is_some_and(|layer| layer.laid() != Laid::As(table.tag_of(*wanted)))
+        });
+        self.conversions().waiting = to_convert.map(|(id, _)| id).collect();
+        slice.converting().set_waiting(self.conversions().waiting.iter().copied());
+    }
+
+    /// Converts some of what is to be converted. False if nothing can be done now.
+    pub(super) async fn convert_some(&mut self) -> Result<bool, PoolError> {
+        let slice = self.slice.clone();
+        // A layer, or where the last step left off.
+        let Some((layer, mut walk)) = self.next_to_convert() else { return Ok(false) };
+        if !self.has_slabs_to_convert() || self.is_much_due() {
+            self.conversions().walk = Some(walk);
+            return Ok(false);
+        }
+        let began = slice.world().now();
+        // The blocks of some leaves that lie otherwise.
+        let tag = walk.tag;
+        let (mut blocks, mut leaves) = (Vec::new(), 0);
+        let mut allowance = self.allowance_to_convert();
+        let mut changed = BTreeSet::new();
+        let mut is_done = false;
+        while leaves < STEP_LEAVES && allowance.bytes > 0 {
+            let Some(leaf) = self.next_own_leaf(&layer, &mut walk).await? else {
+                is_done = true;
+                break;
+            };
+            leaves += 1;
+            let next = self
+                .blocks_to_convert(&layer, &leaf, tag, &mut walk, &mut blocks, (&mut allowance, &mut changed))
+                .await?;
+            walk.from = next;
+            if next < leaf.first.plus(TREE_FAN_OUT) {
+                break;
+            }
+        }
+        // What takes more room than it does now needs it.
+        let is_heavier = Weight::of(tag, slice.store.layout()).is_more();
+        if is_heavier && !blocks.is_empty() && !slice.has_room_for(&layer, blocks.len() as u64) {
+            slice.converting().set_lacks_room(true);
+            walk.from = blocks.iter().map(|block: &LiveBlock| block.address.index).min().unwrap_or(walk.from);
+            self.conversions().walk = Some(walk);
+            return Ok(false);
+        }
+        slice.converting().set_lacks_room(false);
+        // What can be read goes to its new place.
+        let met = blocks.len();
+        let moved = self.move_blocks(blocks).await?;
+        walk.is_incomplete |= moved.blocks < met;
+        slice.converting().moved(layer.id, walk.met_blocks, moved.bytes);
+        if is_done {
+            self.end_walk(&layer, walk);
+        } else {
+            self.conversions().walk = Some(walk);
+        }
+        self.rest(began);
+        self.committed();
+        Ok(true)
+    }
+
+    /// The layer to go on with. `None`: there is none.
+    fn next_to_convert(&mut self) -> Option<(Arc<Layer>, Walk)> {
+        let slice = self.slice.clone();
+        let layers = slice.forks.read();
+        let wanted = layers.wanted();
+        loop {
+            let walk = self.conversions().walk.take();
+            let id =
+                walk.as_ref().map(|walk| walk.layer).or_else(|| self.conversions().waiting.pop_front())?;
+            let Some((layer, wanted)) = layers.all.get(&id).zip(wanted.get(&id)) else {
+                slice.converting().ended(id);
+                continue;
+            };
+            // While a fork waits for its map, its parent may get more, and it owns nothing itself.
+            if layer.is_pending() || layers.is_below_pending(id) {
+                self.conversions().looked_at = None;
+                continue;
+            }
+            let (wanted, tag) = (*wanted, slice.segments.table.tag_of(*wanted));
+            if layer.laid() == Laid::As(tag) {
+                slice.converting().ended(id);
+                continue;
+            }
+            let is_same = |walk: &Walk| (walk.mixes, walk.wanted, walk.tag) == (layer.mixes(), wanted, tag);
+            let (mixes, from) = (layer.mixes(), BlockIndex(0));
+            let walk = walk.filter(is_same).unwrap_or(Walk {
+                layer: id,
+                mixes,
+                wanted,
+                tag,
+                met_blocks: 0,
+                from,
+                is_incomplete: false,
+            });
+            return Some((layer.clone(), walk));
+        }
+    }
+
+    /// A walk has met every block.
+    fn end_walk(&mut self, layer: &Layer, walk: Walk) {
+        let slice = self.slice.clone();
+        slice.converting().ended(layer.id);
+        if walk.is_incomplete {
+            tracing::warn!(layer = %layer.id, "some of what is to be laid out otherwise cannot be read, and stays where it is");
+            self.conversions().given_up.insert(layer.id);
+        } else if walk.mixes == layer.mixes() {
+            layer.set_laid(Laid::As(walk.tag));
+            slice.requests.catalog_changed();
+        } else {
+            self.conversions().waiting.push_back(layer.id);
+        }
+    }
+
+    /// How much a step may move, and how much metadata it may make due.
+    fn allowance_to_convert(&self) -> Allowance {
+        let slice = &self.slice;
+        let due_room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
+        let pages = slice.space.table_pages_within(due_room) as usize;
+        let bytes = STEP_BYTES.min(slice.options().buffer_bytes / 4).max(slice.buffer.block_bytes);
+        Allowance { bytes, pages }
+    }
+
+    /// Rests beside hosts for as long as a step took.
+    fn rest(&mut self, began: Nanos) {
+        let (now, batches) = (self.slice.world().now(), self.slice.log.journal.data_batches());
+        let (hosts_write, took) = (batches != self.conversions().data_batches, now.since(began));
+        self.conversions().data_batches = batches;
+        if hosts_write && !self.slice.store.rate().is_behind(now) {
+            self.conversions().rests_until = Nanos(now.0 + took.as_nanos() as u64);
+        }
+    }
+
+    /// The next leaf that the layer owns, from where the walk is.
+    async fn next_own_leaf(&self, layer: &Layer, walk: &mut Walk) -> Result<Option<OwnLeaf>, PoolError> {
+        // From the top down each time: nodes may be copied or given back between steps.
+        'from_the_top: loop {
+            let mut entry = ThinEntry(layer.root.load(Ordering::Acquire));
+            if entry.is_none() || !self.is_mine(layer, entry) {
+                return Ok(None);
+            }
+            // The first block that the node at hand maps.
+            let mut base = 0;
+            for level in (0..TREE_LEVELS).rev() {
+                let (of_slot, of_node) = (TREE_FAN_OUT.pow(level), TREE_FAN_OUT.pow(level + 1));
+                let page = match entry.node() {
+                    Some(number) => self.page_of_map(number, walk).await?,
+                    None => None,
+                };
+                if let Some(page) = &page
+                    && level == 0
+                {
+                    return Ok(Some(OwnLeaf { first: BlockIndex(base), page: page.clone() }));
+                }
+                let first = (walk.from.0.saturating_sub(base) / of_slot).min(TREE_FAN_OUT);
+                let own = |slot: &u64| {
+                    let page = page.as_ref()?;
+                    let child = ThinEntry(page.get(*slot as usize));
+                    let leads_on = !child.is_none() && child.node() != Some(LOST_NODE);
+                    (leads_on && self.is_mine(layer, child)).then_some((*slot, child))
+                };
+                let Some((slot, child)) = (first..TREE_FAN_OUT).find_map(|slot| own(&slot)) else {
+                    // Nothing more below this node.
+                    walk.from = BlockIndex(base + of_node);
+                    if level == TREE_LEVELS - 1 {
+                        return Ok(None);
+                    }
+                    continue 'from_the_top;
+                };
+                base += slot * of_slot;
+                walk.from = walk.from.max(BlockIndex(base));
+                entry = child;
+            }
+        }
+    }
+
+    /// A page of a map. `None`: it is damaged, and what it leads to stays where it is.
+    async fn page_of_map(&self, number: PageNumber, walk: &mut Walk) -> Result<Option<Arc<Page>>, PoolError> {
+        let page = self.tree_page_or_damage(number).await?.ok();
+        walk.is_incomplete |= page.is_none();
+        Ok(page)
+    }
+
+    /// Adds the blocks of a leaf that are to be moved, as far as the allowance goes. Returns where to go on.
+    async fn blocks_to_convert(
+        &self,
+        layer: &Layer,
+        leaf: &OwnLeaf,
+        tag: Option<Layout>,
+        walk: &mut Walk,
+        blocks: &mut Vec<LiveBlock>,
+        (allowance, pages): (&mut Allowance, &mut BTreeSet<PageNumber>),
+    ) -> Result<BlockIndex, PoolError> {
+        let slice = &self.slice;
+        let from = walk.from.0.saturating_sub(leaf.first.0);
+        for slot in from..TREE_FAN_OUT {
+            let (index, entry) = (leaf.first.plus(slot), ThinEntry(leaf.page.get(slot as usize)));
+            let Some(number) = entry.block().filter(|_| self.is_mine(layer, entry)) else { continue };
+            let place = self.place_to_convert(number, walk).await?;
+            walk.met_blocks += 1;
+            let Some(place) = place else { continue };
+            if slice.segments.table.suits(slice.segments.table.tag(place.location.segment()), tag) {
+                continue;
+            }
+            let (len, page) = (place.location.len_bytes(), block_page(number).index);
+            if allowance.bytes < len || allowance.pages == 0 && !pages.contains(&page) {
+                allowance.bytes = 0;
+                walk.met_blocks -= 1;
+                return Ok(index);
+            }
+            allowance.bytes -= len;
+            allowance.pages -= usize::from(pages.insert(page));
+            let address = CopySource { layer: layer.id, index };
+            blocks.push(LiveBlock { number, place, address, layout: tag, stored: None });
+        }
+        Ok(leaf.first.plus(TREE_FAN_OUT))
+    }
+
+    /// Where a block lies, if it lies anywhere and the layer alone has it.
+    async fn place_to_convert(
+        &self,
+        number: BlockNumber,
+        walk: &mut Walk,
+    ) -> Result<Option<BlockPlace>, PoolError> {
+        let slice = &self.slice;
+        match slice.block(number).await {
+            Ok(place) => Ok(place.filter(|place| place.info.count() == 1 && !place.location.is_none())),
+            Err(error) if slice.store.is_damage(&error).await => {
+                walk.is_incomplete = true;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves blocks to rows of the layouts that they name. Returns what was moved: what cannot be read stays where it is.
+    pub(super) async fn move_blocks(&mut self, mut blocks: Vec<LiveBlock>) -> Result<Moved, PoolError> {
+        let slice = self.slice.clone();
+        self.read_live(&mut blocks).await;
+        self.sort_by_address(&mut blocks);
+        let mut moves = Vec::with_capacity(blocks.len());
+        let mut moved = Moved::default();
+        for LiveBlock { number, place, address, stored, layout } in blocks {
+            let Some(stored) = stored else { continue };
+            assert_eq!(
+                stored.len() as u64,
+                place.location.len_bytes(),
+                "block {number} is moved as long as it is"
+            );
+            moved.blocks += 1;
+            moved.bytes += stored.len() as u64;
+            let (content, generation) = (RowContent::block(number, address), self.first_without());
+            let location =
+                self.rows.cleaned.place(&slice.segments, layout, content, stored.len(), generation);
+            let location = location.ok_or_else(out_of_slabs)?;
+            self.rows.cleaned.push_data(stored);
+            moves.push((number, place, BlockPlace { location, info: place.info }));
+        }
+        // NOTE: rows before the block table. Readers go where the table says.
+        let rows = self.rows.cleaned.finish(&slice.segments);
+        self.publish_moves_early(&moves).await?;
+        moved.written_bytes = slice.write_rows(rows).await?;
+        self.publish_moves_last(&moves).await?;
+        Ok(moved)
+    }
+}

@@ -1,0 +1,25 @@
+//! What segments are tagged with: the layout that they were opened for, as drives allowed it then. Segments of the pool's layout
+//! have no tag.
+//!
+//! The tag is not how a segment is spread: that may be narrower, where domains had no free slabs.
+
+use super::SegmentTable;
+use quoin_base::{Layout, SegmentId};
+
+impl SegmentTable {
+    /// What new data of a volume with this layout is tagged with: the layout as drives allow it now. `None`: the pool's.
+    pub(crate) fn tag_of(&self, layout: Option<Layout>) -> Option<Layout> {
+        layout.map(|_| self.inner.read().layouts.now(layout))
+    }
+
+    /// Whether what lies in a segment with this tag lies as a volume with this layout wants it.
+    pub(crate) fn suits(&self, tag: Option<Layout>, layout: Option<Layout>) -> bool {
+        tag == layout || self.inner.read().layouts.are_alike(tag, layout)
+    }
+
+    /// The tag of a segment that is in use.
+    pub(crate) fn tag(&self, id: SegmentId) -> Option<Layout> {
+        let inner = self.inner.read();
+        inner.segments.get(id.0 as usize).and_then(|segment| segment.layout)
+    }
+}
