@@ -5,11 +5,13 @@ use crate::{
     client::{Client, Shared, read},
     leaving,
     model::{Change, OBJECT_KINDS, volume_key},
+    policies,
     scenario::Ending,
+    vanish,
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
-use quoin_drive::{DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
+use quoin_drive::{DriveSet, DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
 use quoin_pool::{
     CheckReport, Hedging, Pool, PoolError, PoolOptions, PoolState, Scrub, ScrubCounts, ScrubPosition, check,
 };
@@ -69,6 +71,8 @@ pub(crate) struct BootRun {
     pub last: bool,
     /// Drives leave in this boot; what is random about that follows from this number.
     pub leaves: Option<u64>,
+    /// Volumes get other layouts, if so as this number tells.
+    pub lays_out: Option<u64>,
     /// Heads of rows are not found, so that a check finds something.
     pub lacks_rows: bool,
 }
@@ -126,13 +130,14 @@ impl BootRun {
 
     async fn boot(&mut self) -> Result<End, String> {
         self.admit().await?;
-        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled {
+        let any_away = self.disks.iter().any(|disk| disk.is_away());
+        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled && !any_away {
             self.check().await?;
         }
         if self.faults == Faults::Hang && self.shared.may_fail {
             self.let_a_drive_hang();
         }
-        let pool = match self.open_patiently().await? {
+        let pool = match self.open_perhaps_without(any_away).await? {
             Ok(pool) => pool,
             Err(error) if self.shared.may_fail || self.shared.damaged => {
                 return Ok(End::NotOpened(error));
@@ -148,6 +153,13 @@ impl BootRun {
         self.add_a_drive(&pool);
         if let Some(number) = self.leaves {
             leaving::spawn(&self.shared, &pool, self.admitted.clone(), number);
+        }
+        if self.faults == Faults::Vanish {
+            let drives = self.disks.iter().cloned().zip(self.watches.iter().cloned()).collect();
+            vanish::spawn(&self.shared, &pool, drives, self.rng.random());
+        }
+        if let Some(number) = self.lays_out {
+            policies::spawn(&self.shared, &pool, number);
         }
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
         for volume in volumes {
@@ -194,6 +206,22 @@ impl BootRun {
         self.admitted.iter().filter(|disk| !is_blank(disk)).cloned().collect()
     }
 
+    /// Opens the pool, without the drives that are away if there are any and it can; else with all of them.
+    async fn open_perhaps_without(&mut self, any_away: bool) -> Result<Result<Arc<Pool>, String>, String> {
+        let opened = self.open_patiently().await?;
+        if !any_away {
+            return Ok(opened);
+        }
+        self.shared.totals.lock().openings_without += u64::from(opened.is_ok());
+        if opened.is_ok() {
+            return Ok(opened);
+        }
+        // Too few are left to tell whether the others went on without them.
+        self.disks.iter().for_each(|disk| disk.revive());
+        self.admit().await?;
+        self.open_patiently().await
+    }
+
     /// Opens the pool, again and again while a drive may hang; the last failure if that does not help.
     async fn open_patiently(&mut self) -> Result<Result<Arc<Pool>, String>, String> {
         let mut opened = self.open().await;
@@ -224,7 +252,11 @@ impl BootRun {
     }
 
     async fn open(&self) -> Result<Arc<Pool>, String> {
-        let drives = open_set(self.drives()).await.map_err(|e| e.to_string())?;
+        let drives = match self.faults {
+            Faults::Vanish => DriveSet::open_some(self.drives()).await.map(|set| set.drives),
+            _ => open_set(self.drives()).await,
+        };
+        let drives = drives.map_err(|e| e.to_string())?;
         let world = self.shared.world.clone();
         let pool = Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())?;
         pool.set_hedging(Hedging { late_after: Some(LATE_AFTER), extra_reads: EXTRA_READS });
@@ -491,6 +523,7 @@ impl BootRun {
 
     async fn finish(&mut self, pool: &Arc<Pool>) -> Result<End, String> {
         let violated = self.shared.violation.lock().is_some();
+        policies::end(&self.shared).await;
         if self.last && !violated && !self.is_over(pool) {
             let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
             for volume in volumes {
@@ -498,6 +531,9 @@ impl BootRun {
             }
             if self.shared.spoiled && !self.shared.damaged {
                 self.repair_all(pool).await?;
+            }
+            if self.lays_out.is_some() && !self.shared.damaged && !self.shared.spoiled {
+                policies::check(&self.shared, pool).await?;
             }
             if !self.shared.damaged {
                 self.check_space(pool).await?;
