@@ -233,6 +233,8 @@ impl Drives {
         let own = slots.iter().position(|slot| !slot.is_removed && slot.number == Some(drive));
         if let Some(at) = own {
             let slot = &mut slots[at];
+            // Nothing waits for it.
+            slot.is_left_out = true;
             if slot.drive.take().is_some() {
                 slot.watch.let_go();
             }

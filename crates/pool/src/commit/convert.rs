@@ -134,6 +134,7 @@ impl Committer {
         slice.converting().set_lacks_room(false);
         // What can be read goes to its new place.
         let met = blocks.len();
+        self.read_live(&mut blocks).await;
         let moved = self.move_blocks(blocks).await?;
         walk.is_incomplete |= moved.blocks < met;
         slice.converting().moved(layer.id, walk.met_blocks, moved.bytes);
@@ -324,7 +325,6 @@ impl Committer {
     /// Moves blocks to rows of the layouts that they name. Returns what was moved: what cannot be read stays where it is.
     pub(super) async fn move_blocks(&mut self, mut blocks: Vec<LiveBlock>) -> Result<Moved, PoolError> {
         let slice = self.slice.clone();
-        self.read_live(&mut blocks).await;
         self.sort_by_address(&mut blocks);
         let mut moves = Vec::with_capacity(blocks.len());
         let mut moved = Moved::default();

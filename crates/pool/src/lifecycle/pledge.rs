@@ -14,6 +14,8 @@ impl Drop for Pledge<'_> {
     fn drop(&mut self) {
         self.0.forks.take_back_pledge();
         self.0.count_reserved();
+        // What others are told to be left must not count what was just promised.
+        self.0.tell_less_to_spare();
     }
 }
 

@@ -161,6 +161,12 @@ impl Slice {
         self.store.can_spare(self.id(), self.space.overhead().raw(spare))
     }
 
+    /// Tells others at once that it can spare less: something was promised. Its committer tells the rest.
+    pub(crate) fn tell_less_to_spare(&self) {
+        let spare = self.space.spare_slabs(self.buffer.charged_blocks());
+        self.store.can_spare_at_most(self.id(), self.space.overhead().raw(spare));
+    }
+
     /// Takes so many ungranted net slabs, or as many as there are. Returns how many slabs it took.
     pub(crate) async fn claim(&self, slabs: u64) -> Result<u64, PoolError> {
         // Slabs that the segment table could not name are left to other slices.

@@ -89,6 +89,17 @@ impl Claims {
         Standing { wanted, others_spare, owed: owed_by(&slices, slice, nobodys) }
     }
 
+    /// Notes that a slice could give back no more slabs than these from now on.
+    pub(super) fn can_spare_at_most(&self, slice: SliceId, slabs: u64) {
+        let mut slices = self.slices.lock();
+        let of = slices.entry(slice).or_default();
+        let before = of.spare;
+        of.spare = before.min(slabs);
+        if before > 0 && slabs == 0 {
+            wake(&slices, |_, of| of.wanted > 0);
+        }
+    }
+
     /// Tells slices that want slabs that some came free.
     pub(super) fn came_free(&self) {
         wake(&self.slices.lock(), |_, of| of.wanted > 0);

@@ -462,6 +462,11 @@ impl Store {
         self.claims.can_spare(slice, slabs, self.nobodys_slabs())
     }
 
+    /// A slice could give back no more slabs than these from now on.
+    pub(crate) fn can_spare_at_most(&self, slice: SliceId, slabs: u64) {
+        self.claims.can_spare_at_most(slice, slabs);
+    }
+
     /// How many slabs a slice is to give back to others.
     pub(crate) fn owed_by(&self, slice: SliceId) -> u64 {
         self.claims.owed_by(slice, self.nobodys_slabs())

@@ -300,10 +300,12 @@ fn what_a_drive_holds_wrong_is_not_copied_as_if_it_was_right() {
 #[test]
 fn a_drive_that_is_copied_unverified_is_found() {
     use quoin_pool::bugs::{Bug, plant};
+    // The cleaner and reads mend some too.
+    let sound = mended_on_the_way("mirror");
     plant(Some(Bug::CopyUnverified));
     let mended = mended_on_the_way("mirror");
     plant(None);
-    assert_eq!(mended, 0);
+    assert!(mended < sound, "{mended} of {sound} blocks were mended");
 }
 
 #[test]
