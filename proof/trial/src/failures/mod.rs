@@ -53,6 +53,9 @@ pub(crate) struct Plan {
     /// The first history, to run one again
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Start the array without one of its drives now and then, after it was killed
+    #[arg(long)]
+    start_without: bool,
     /// The quoin binary; the one beside this program if not given
     #[arg(long)]
     pub(crate) quoin: Option<PathBuf>,
@@ -76,6 +79,7 @@ struct History {
     next_write: AtomicU64,
     commands: File,
     done: Done,
+    starts_without: bool,
 }
 
 /// Runs all histories, each in a directory of its own, which goes when it ended well.
@@ -87,6 +91,7 @@ pub(crate) fn run(plan: &Plan, quoin: &Path, work: &Path, seed: u64) -> Result<(
         let context = || format!("history {number}; its commands are in {}/commands.log", work.display());
         let rng = Rng::new(seed ^ number << 32);
         let mut history = History::create(quoin, &work, rng).with_context(context)?;
+        history.starts_without = plan.start_without;
         let told = history.run(plan).with_context(context)?;
         let Done { acts, kills, writes, blocks_compared } = history.done;
         all.acts += acts;
@@ -125,7 +130,7 @@ impl History {
             array.add_volume(&format!("v{volume}"), VOLUME_BYTES as u64, volume as u32)?;
         }
         let (next_write, done) = (AtomicU64::new(1), Done::default());
-        Ok(Self { array, drives, contents, rng, next_write, commands, done })
+        Ok(Self { array, drives, contents, rng, next_write, commands, done, starts_without: false })
     }
 
     /// Acts while writers write, until the acts are done; then all is compared and checked.
@@ -167,7 +172,8 @@ impl History {
                 }
                 pause(Duration::from_millis(self.rng.below(400)))?;
                 if kill {
-                    stays_away = if self.rng.below(2) == 0 { self.some_spare()? } else { None };
+                    stays_away =
+                        if self.starts_without && self.rng.below(2) == 0 { self.some_spare()? } else { None };
                     told.push("kill".to_owned());
                     self.note("kill")?;
                     self.array.kill()?;
