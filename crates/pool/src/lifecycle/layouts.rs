@@ -95,8 +95,8 @@ fn lack(store: &Store, layout: Layout, is_forced: bool) -> Option<String> {
     match () {
         () if layout == own => None,
         () if parity < own.parity() => Some(format!(
-            "layout {} tolerates {}, and the pool {}, of which the pool would go offline: choose a layout that tolerates as \
-             many at least",
+            "layout {} tolerates {}, and the layout of the pool {}; the whole pool goes offline when any data is lost: choose \
+             a layout that tolerates as many failures at least",
             layout.described(),
             failures(parity),
             failures(own.parity())
