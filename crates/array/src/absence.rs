@@ -5,7 +5,6 @@
 
 use crate::{Array, events::Told};
 use quoin_api::Severity;
-use quoin_base::DriveIndex;
 use quoin_drive::{Member, MemberState, Probe, probe};
 use quoin_pool::{Pool, PoolError};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
@@ -21,7 +20,7 @@ impl Array {
                 for drive in given_up {
                     let text = "was away for longer than the repair delay: what it holds is rebuilt on the others, and it is not \
                                 taken back";
-                    self.log().record(Severity::Warning, self.object_of(drive), text);
+                    self.log().record(Severity::Warning, format!("drive {}", self.drive_path(drive)), text);
                 }
             }
             // The pool is offline, which is found next.
@@ -33,14 +32,6 @@ impl Array {
         self.report_absent(pool, &absent);
         for member in absent {
             self.look_for(pool, &member).await;
-        }
-    }
-
-    fn object_of(&self, drive: DriveIndex) -> String {
-        let paths = self.drives().each(|slot| (slot.number() == Some(drive)).then(|| slot.path().to_owned()));
-        match paths.into_iter().flatten().next() {
-            Some(path) => format!("drive {path}"),
-            None => format!("drive number {drive} of {}", self.pool_name()),
         }
     }
 
@@ -59,7 +50,7 @@ impl Array {
                  away for {delay_s} s, all it holds is rebuilt on the others",
                 self.left_text(pool)
             );
-            self.log().record(Severity::Critical, self.object_of(drive), text);
+            self.log().record(Severity::Critical, format!("drive {}", self.drive_path(drive)), text);
         }
     }
 
@@ -67,7 +58,6 @@ impl Array {
     async fn look_for(&self, pool: &Arc<Pool>, member: &Member) {
         // Where it was, and wherever a drive could not be opened.
         let places = self.drives().let_go(member.index);
-        // Where it was, first: that is where most drives come back.
         for (slot, path) in &places {
             if self.take_back(pool, member, *slot, path).await {
                 return;
@@ -100,8 +90,7 @@ impl Array {
         if !is_it {
             return false;
         }
-        // Another second may tell more, if it cannot be taken back now.
-        let object = self.object_of(member.index);
+        let object = format!("drive {}", self.drive_path(member.index));
         match pool.take_back(disk).await {
             Ok(index) => {
                 self.drives().come_back(slot, path, pool.drive(index));

@@ -266,6 +266,8 @@ impl Drives {
         for slot in self.slots.lock().iter_mut().filter(|slot| slot.number == Some(drive)) {
             (slot.is_removed, slot.is_left_out) = (true, true);
             (slot.drive, slot.number, slot.fault) = (None, None, None);
+            // The pool keeps it in its list, and would keep it open, and so locked.
+            slot.watch.let_go();
         }
     }
 

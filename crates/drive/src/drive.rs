@@ -358,13 +358,6 @@ impl Drive {
         self.flush().await
     }
 
-    /// Lets go of the disk: others may use it once what is under way is over. No operation succeeds from now on.
-    pub fn let_go(&self) {
-        let cause = "the pool does not have it any more".to_owned();
-        let _ = self.state.failed.set(Failure { cause, is_away: false });
-        self.disk.let_go();
-    }
-
     /// Both copies of a grant page, whatever is in them, or why one cannot be read.
     ///
     /// # Errors

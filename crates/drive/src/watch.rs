@@ -332,12 +332,6 @@ impl Disk for WatchedDisk {
         self.instruments.clone()
     }
 
-    fn let_go(&self) {
-        if let Some(disk) = &*self.disk.read() {
-            disk.let_go();
-        }
-    }
-
     fn submit(&self, op: DiskOp) -> Completion {
         if self.failed.load(Ordering::Acquire) {
             return Completion::ready(Err(self.watch.timed_out(&self.name)));

@@ -140,10 +140,6 @@ impl Disk for EmulatedDisk {
         Some(self.0.instruments.clone())
     }
 
-    fn let_go(&self) {
-        self.0.below.let_go();
-    }
-
     fn submit(&self, op: DiskOp) -> Completion {
         let opening = self.0.clone();
         let Some(thread) = opening.drive.world().current() else {

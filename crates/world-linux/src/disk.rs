@@ -14,10 +14,7 @@ use std::{
         unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
 
 /// How to open a disk.
@@ -37,8 +34,6 @@ pub(crate) struct Target {
 struct LinuxDisk {
     /// It was a file with holes when it was opened.
     is_sparse: bool,
-    /// The file is another one now.
-    is_let_go: AtomicBool,
     target: Arc<Target>,
     len_bytes: u64,
     block_bytes: u32,
@@ -85,7 +80,7 @@ pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, Ope
     // A sparse file has fewer blocks than its length needs: a write may find no room.
     let is_sparse = !is_device && file.metadata().map_err(failed("find its size"))?.blocks() * 512 < found;
     let target = Arc::new(Target { name: path.display().to_string(), file, instruments: Arc::default() });
-    Ok(Arc::new(LinuxDisk { is_sparse, is_let_go: AtomicBool::new(false), target, len_bytes, block_bytes }))
+    Ok(Arc::new(LinuxDisk { is_sparse, target, len_bytes, block_bytes }))
 }
 
 fn open_direct(path: &Path, create: bool) -> Result<(File, bool), OpenError> {
@@ -145,17 +140,6 @@ impl Target {
         self.file.as_raw_fd()
     }
 
-    /// Closes the file below without closing its descriptor, which operations may still name: `/dev/null` takes its place. The
-    /// lock goes with the last operation that is under way on it.
-    fn close_below(&self) -> io::Result<()> {
-        let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-        // SAFETY: both descriptors are open, and stay owned by the files that own them.
-        match unsafe { libc::dup3(null.as_raw_fd(), self.fd(), libc::O_CLOEXEC) } {
-            -1 => Err(io::Error::last_os_error()),
-            _ => Ok(()),
-        }
-    }
-
     pub(crate) fn error(
         &self,
         operation: &'static str,
@@ -188,19 +172,8 @@ impl Disk for LinuxDisk {
         Some(self.target.instruments.clone())
     }
 
-    fn let_go(&self) {
-        // NOTE: before the file is another one. What is submitted from now on must not reach that.
-        self.is_let_go.store(true, Ordering::SeqCst);
-        // Where the system refuses, the file stays open and locked until the disk is closed.
-        let _ = self.target.close_below();
-    }
-
     fn submit(&self, op: DiskOp) -> Completion {
         let (operation, offset, len) = ring::describe(&op);
-        if self.is_let_go.load(Ordering::SeqCst) {
-            let source = io::Error::new(io::ErrorKind::NotConnected, "the array has let go of it");
-            return Completion::ready(Err(self.target.error(operation, offset, len, source)));
-        }
         let block = u64::from(self.block_bytes);
         // Checked here: the kernel would fail it, or with a file make it longer.
         let fits = offset.checked_add(len).is_some_and(|end| end <= self.len_bytes);

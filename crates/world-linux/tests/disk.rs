@@ -69,27 +69,6 @@ fn what_is_written_in_any_way_is_in_the_file() {
 }
 
 #[test]
-fn a_disk_that_is_let_go_is_unlocked_at_once_and_takes_nothing_more() {
-    let (place, world) = (Place::new(), LinuxWorld::start(1).unwrap());
-    let disk = place.disk("d");
-    let again = || open_disk(&place.path("d"), OpenOptions::default());
-    assert!(matches!(again(), Err(OpenError::InUse { .. })));
-    let ours = disk.clone();
-    run(&world, async move { ours.submit(write(0, vec![Slice::copy_of(&[7; 4096])], true)).await.unwrap() });
-    disk.let_go();
-    let other = again().unwrap();
-    let ours = disk.clone();
-    run(&world, async move {
-        for op in [read(0, 4096), write(0, vec![Slice::copy_of(&[8; 4096])], true), DiskOp::Flush] {
-            let error = ours.submit(op).await.unwrap_err().to_string();
-            assert!(error.contains("let go"), "{error}");
-        }
-        assert_eq!(other.submit(read(0, 4096)).await.unwrap()[..], [7; 4096]);
-    });
-    world.shutdown();
-}
-
-#[test]
 fn more_slices_than_one_call_takes() {
     let (place, world) = (Place::new(), LinuxWorld::start(1).unwrap());
     let disk = place.disk("d");

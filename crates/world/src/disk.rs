@@ -99,9 +99,6 @@ pub trait Disk: Send + Sync {
     fn instruments(&self) -> Option<Arc<DiskInstruments>> {
         None
     }
-    /// Lets go of what lies below: nobody else is kept from using it any more, once what is under way is over. Every
-    /// operation from now on fails.
-    fn let_go(&self) {}
     /// Starts `op`. Must be called on a thread of the array.
     fn submit(&self, op: DiskOp) -> Completion;
 }

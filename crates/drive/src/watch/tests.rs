@@ -153,3 +153,30 @@ fn what_is_over_does_not_pile_up_behind_one_that_is_not() {
     });
     done.unwrap();
 }
+
+#[test]
+fn a_disk_that_is_let_go_is_closed_and_takes_nothing_more() {
+    let Rig { world, disk, watch, .. } = rig();
+    let outer = world.clone();
+    let done = outer.run(async move {
+        let below: Arc<dyn Disk> = disk.clone();
+        let holders = Arc::strong_count(&below);
+        let opened = watch.admit(below.clone()).unwrap();
+        write(&opened, 7).await.unwrap();
+        assert_eq!(Arc::strong_count(&below), holders + 1);
+        watch.let_go();
+        assert_eq!(Arc::strong_count(&below), holders, "the opening is still held, and does not hold it");
+        for refused in [write(&opened, 8).await, read(&opened).await, opened.submit(DiskOp::Flush).await] {
+            let error = refused.unwrap_err();
+            assert!(
+                matches!(&error, DiskError::Io { source, .. } if source.raw_os_error() == Some(ENODEV)),
+                "{error}"
+            );
+        }
+        assert_eq!(disk.peek(0, 512), [7; 512]);
+        // Whoever opens it next can use it.
+        let again = watch.admit(below).unwrap();
+        write(&again, 9).await.unwrap();
+    });
+    done.unwrap();
+}

@@ -165,15 +165,12 @@ impl Pool {
                 return Ok(false);
             }
             store.set_gone(drive).await?;
-            let Some(drive) = store.drive(drive) else { return Ok(true) };
             // Nobody is to take it for a member of the pool, which it is not any more in any case.
-            if !drive.is_failed()
+            if let Some(drive) = store.drive(drive).filter(|drive| !drive.is_failed())
                 && let Err(error) = drive.erase().await
             {
                 tracing::warn!(drive = drive.name(), %error, "a drive that left the pool could not be erased");
             }
-            // NOTE: when it is erased. Whoever opens it then must find it blank.
-            drive.let_go();
             Ok(true)
         })
     }

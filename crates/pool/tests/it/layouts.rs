@@ -111,7 +111,7 @@ fn what_a_pool_cannot_place_is_refused_with_what_is_lacking() {
         let strong = lacks("raid6", true);
         assert!(strong.contains("raid6 (4+2) tolerates 2 failures, and the journal, on 2 drives side by side, 1 failure"), "{strong}");
         let weak = lacks("none", true);
-        assert!(weak.contains("layout none tolerates 0 failures, and the pool 1 failure"), "{weak}");
+        assert!(weak.contains("layout none tolerates 0 failures, and the layout of the pool 1 failure; the whole pool"), "{weak}");
         let volume = pool.next_volume_id();
         let refused = Transaction::new().create_volume(volume).lay_out(volume, Some(layout("raid6")));
         assert!(matches!(pool.commit(refused).await, Err(PoolError::Refused(_))));

@@ -101,7 +101,9 @@ fn what_cannot_be_placed_is_refused_or_placed_in_part_until_drives_come() {
     }
     let refused = lab.run(&["policy", "create", "weak", "--layout", "none"]);
     assert!(
-        refused.stderr.contains("layout none tolerates 0 failures, and the pool 1 failure"),
+        refused.stderr.contains(
+            "layout none tolerates 0 failures, and the layout of the pool 1 failure; the whole pool"
+        ),
         "{refused:?}"
     );
     let refused = lab.run(&["policy", "set", "default", "--layout", "mirror"]);

@@ -147,9 +147,9 @@ impl Slice {
             let on_its_way = Arc::new(Batch::default());
             let (mut held, mut untold) = (Vec::new(), Vec::new());
             // Rows are in the order of layouts, and those of one layout in the order of the parts.
-            let (of_row, others) = parts.into_iter().partition(|part| row.holds(part.blocks[0].location));
-            parts = others;
-            for part in Vec::<Part>::from(of_row) {
+            let of_row: VecDeque<Part>;
+            (of_row, parts) = parts.into_iter().partition(|part| row.holds(part.blocks[0].location));
+            for part in of_row {
                 // Its blocks keep the segment until the row has landed, also if they are overwritten before that.
                 held.extend(part.blocks.iter().cloned());
                 // A row that waits for room holds up whatever waits for its record: there is none before the row landed.
