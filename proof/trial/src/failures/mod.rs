@@ -53,9 +53,6 @@ pub(crate) struct Plan {
     /// The first history, to run one again
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Start the array without one of its drives now and then, after it was killed
-    #[arg(long)]
-    start_without: bool,
     /// The quoin binary; the one beside this program if not given
     #[arg(long)]
     pub(crate) quoin: Option<PathBuf>,
@@ -79,7 +76,6 @@ struct History {
     next_write: AtomicU64,
     commands: File,
     done: Done,
-    starts_without: bool,
 }
 
 /// Runs all histories, each in a directory of its own, which goes when it ended well.
@@ -91,7 +87,6 @@ pub(crate) fn run(plan: &Plan, quoin: &Path, work: &Path, seed: u64) -> Result<(
         let context = || format!("history {number}; its commands are in {}/commands.log", work.display());
         let rng = Rng::new(seed ^ number << 32);
         let mut history = History::create(quoin, &work, rng).with_context(context)?;
-        history.starts_without = plan.start_without;
         let told = history.run(plan).with_context(context)?;
         let Done { acts, kills, writes, blocks_compared } = history.done;
         all.acts += acts;
@@ -130,7 +125,7 @@ impl History {
             array.add_volume(&format!("v{volume}"), VOLUME_BYTES as u64, volume as u32)?;
         }
         let (next_write, done) = (AtomicU64::new(1), Done::default());
-        Ok(Self { array, drives, contents, rng, next_write, commands, done, starts_without: false })
+        Ok(Self { array, drives, contents, rng, next_write, commands, done })
     }
 
     /// Acts while writers write, until the acts are done; then all is compared and checked.
@@ -172,8 +167,7 @@ impl History {
                 }
                 pause(Duration::from_millis(self.rng.below(400)))?;
                 if kill {
-                    stays_away =
-                        if self.starts_without && self.rng.below(2) == 0 { self.some_spare()? } else { None };
+                    stays_away = if self.rng.below(2) == 0 { self.some_spare()? } else { None };
                     told.push("kill".to_owned());
                     self.note("kill")?;
                     self.array.kill()?;
@@ -209,7 +203,10 @@ impl History {
             return self.array.start().map(drop);
         };
         let path = self.drives.all[place].path.clone();
-        let elsewhere = path.with_extension("away");
+        // Beside the others the array would find it, without what is emulated at its own path.
+        let away = path.with_file_name("away");
+        std::fs::create_dir_all(&away)?;
+        let elsewhere = away.join("drive");
         self.note(&format!("start without {}", path.display()))?;
         std::fs::rename(&path, &elsewhere)?;
         self.array.start()?;
