@@ -11,6 +11,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// How often a drive is looked for where it was not before.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
+/// How often it is tried to take back a drive that answers with errors and can be read.
+const TRY_AGAIN_EVERY: Duration = Duration::from_secs(60);
 
 impl Array {
     /// Gives up drives that were away for too long, reports those that went away, and looks for them.
@@ -31,8 +33,38 @@ impl Array {
             members.all.iter().filter(|member| member.state == MemberState::Absent).cloned().collect();
         self.report_absent(pool, &absent);
         for member in absent {
-            self.look_for(pool, &member).await;
+            match pool.finish_taking_back(member.index).await {
+                Ok(Some(_)) => self.is_back(pool, &member, "where it was found"),
+                Ok(None) if self.is_left_alone(pool, &member) => {}
+                Ok(None) => self.look_for(pool, &member).await,
+                // It waits for other drives.
+                Err(error) => tracing::debug!(%error, "an absent drive is not taken back now"),
+            }
         }
+    }
+
+    /// Whether an absent drive is not looked for now, because it can be read: it holds the last copy of something, and answered
+    /// with errors.
+    fn is_left_alone(&self, pool: &Pool, member: &Member) -> bool {
+        let errs = pool.drive(member.index).is_some_and(|drive| drive.is_failed() && !drive.is_away());
+        let (now, mut absences) = (self.world().now(), self.absences());
+        if !errs {
+            return false;
+        }
+        let tried = absences.tried.entry(member.index).or_insert(now);
+        let is_due = now.since(*tried) >= TRY_AGAIN_EVERY;
+        if is_due {
+            *tried = now;
+        }
+        !is_due
+    }
+
+    /// Tells that a drive is back.
+    fn is_back(&self, pool: &Pool, member: &Member, place: &str) {
+        let lacking = pool.protection().lacking_bytes;
+        let text = format!("is back, at {place}; {lacking} bytes that segments lack are rebuilt");
+        let told = Told::new(format!("drive {}", self.drive_path(member.index)), text);
+        self.log().record_told(Severity::Info, told.change("state", "absent", "active"));
     }
 
     fn report_absent(&self, pool: &Arc<Pool>, absent: &[Member]) {
@@ -40,6 +72,7 @@ impl Array {
         let new: Vec<_> = {
             let mut absences = self.absences();
             absences.refused.retain(|drive, _| now.contains(drive));
+            absences.tried.retain(|drive, _| now.contains(drive));
             let before = std::mem::replace(&mut absences.reported, now.clone());
             now.difference(&before).copied().collect()
         };
@@ -94,13 +127,14 @@ impl Array {
         match pool.take_back(disk).await {
             Ok(index) => {
                 self.drives().come_back(slot, path, pool.drive(index));
-                let lacking = pool.protection().lacking_bytes;
-                let text = format!("is back, at {path}; {lacking} bytes that segments lack are rebuilt");
-                let told = Told::new(object, text).change("state", "absent", "active");
-                self.log().record_told(Severity::Info, told);
+                self.is_back(pool, member, path);
                 true
             }
             Err(PoolError::Refused(why)) => {
+                if pool.is_lent(member.index) {
+                    // It is read from, and must not be let go of.
+                    self.drives().come_back(slot, path, pool.drive(member.index));
+                }
                 let is_new = self.absences().refused.insert(member.index, why.clone()).as_ref() != Some(&why);
                 if is_new {
                     self.log().record(Severity::Warning, object, format!("was found at {path}: {why}"));
@@ -109,6 +143,9 @@ impl Array {
             }
             Err(error) => {
                 tracing::warn!(%error, "an absent drive is not taken back now");
+                if pool.is_lent(member.index) {
+                    self.drives().come_back(slot, path, pool.drive(member.index));
+                }
                 false
             }
         }

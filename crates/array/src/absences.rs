@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Absences {
     pub(crate) reported: BTreeSet<DriveIndex>,
     pub(crate) searched: Option<Nanos>,
+    /// When it was last tried to take back one that can be read and answered with errors.
+    pub(crate) tried: BTreeMap<DriveIndex, Nanos>,
     /// Why one that was found was not taken back, as it was reported.
     pub(crate) refused: BTreeMap<DriveIndex, String>,
 }

@@ -275,6 +275,16 @@ impl Members {
         }
     }
 
+    /// Notes in the next table that a drive that the pool goes on without is waited for whatever happened to it, also if it
+    /// leaves: it holds the last copy of something.
+    pub fn keep_absent(&mut self, index: DriveIndex, now_ms: u64) {
+        if self.go_on_without(index, MemberState::Absent)
+            && let Some(member) = self.get_mut(index)
+        {
+            member.absent_since_ms = now_ms;
+        }
+    }
+
     /// Notes that an absent drive is back: it holds what it held, and gets more. It joins neither the journal nor the voters.
     pub fn take_back(&mut self, index: DriveIndex) {
         if let Some(member) = self.get_mut(index).filter(|member| member.state == MemberState::Absent) {

@@ -153,6 +153,10 @@ pub enum Bug {
     ReturnBeforeFlags = 201,
     /// What a drive that came back lacks counts as there.
     ForgetMissed = 202,
+    /// The repair delay gives up a drive that holds the last copy of something.
+    GiveUpLast = 240,
+    /// A block that cannot be read while drives are away is given up like one that is damaged.
+    FreeUnreadable = 241,
     /// A pool is opened with whatever voters are there.
     OpenMinority = 203,
     /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.

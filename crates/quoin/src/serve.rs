@@ -90,7 +90,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     drive_fail: Option<u32>,
     /// Start without drives that are missing, also where the others do not tell whether the pool was used with those alone:
-    /// you know that it was not
+    /// you know that it was not. Data that cannot be read without them gets medium errors until they are back
     #[arg(long)]
     without_missing: bool,
     #[command(flatten)]

@@ -188,7 +188,7 @@ impl BootRun {
         if let Some(number) = self.leaves {
             leaving::spawn(&self.shared, pool, self.admitted.clone(), number);
         }
-        if self.faults == Faults::Vanish {
+        if self.faults.has_drives_vanish() {
             let drives = self.disks.iter().cloned().zip(self.watches.iter().cloned()).collect();
             vanish::spawn(&self.shared, pool, drives, self.rng.random());
         }
@@ -250,7 +250,8 @@ impl BootRun {
             totals.torn_batches += recovery.torn_batches;
         }
         // What a drive could not read below a partial write stays in the journal.
-        if self.closed_before && self.faults != Faults::Errors && recovery.replayed_records > 0 {
+        let may_keep = matches!(self.faults, Faults::Errors | Faults::Beyond);
+        if self.closed_before && !may_keep && recovery.replayed_records > 0 {
             return Err(format!("the pool was closed, yet {recovery:?}"));
         }
         Ok(())
@@ -258,7 +259,9 @@ impl BootRun {
 
     async fn open(&self) -> Result<Arc<Pool>, String> {
         let drives = match self.faults {
-            Faults::Vanish => DriveSet::open_some(self.drives()).await.map(|set| set.drives),
+            faults if faults.has_drives_vanish() => {
+                DriveSet::open_some(self.drives()).await.map(|set| set.drives)
+            }
             _ => open_set(self.drives()).await,
         };
         let drives = drives.map_err(|e| e.to_string())?;
@@ -344,7 +347,8 @@ impl BootRun {
     /// Nothing is under way: what the pool says about itself must be so.
     async fn quiet(&mut self, pool: &Pool) -> Result<(), String> {
         self.check_catalog(pool)?;
-        if self.shared.may_fail || self.shared.damaged || self.rng.random_bool(0.3) {
+        if self.shared.may_fail || self.shared.damaged || self.shared.is_beyond() || self.rng.random_bool(0.3)
+        {
             return Ok(());
         }
         self.check_space(pool).await
@@ -530,6 +534,7 @@ impl BootRun {
         let violated = self.shared.violation.lock().is_some();
         policies::end(&self.shared).await;
         if self.last && !violated && !self.is_over(pool) {
+            vanish::until_all_is_back(&self.shared, pool).await?;
             let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
             for volume in volumes {
                 self.verify(pool, volume, true).await?;

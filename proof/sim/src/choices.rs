@@ -29,6 +29,9 @@ pub enum Faults {
     /// Drives of a protected pool vanish and come back with what they held, sooner or later, never more of them than it tolerates:
     /// hosts see nothing of it.
     Vanish,
+    /// The same, and now and then more of them than it tolerates: what follows from nothing cannot be read as long as they are
+    /// away, or the pool goes offline, and all is there again when they are.
+    Beyond,
 }
 
 /// What the clients mostly do.
@@ -57,7 +60,7 @@ pub enum Load {
 
 impl Faults {
     /// All of them.
-    pub const ALL: [Faults; 12] = [
+    pub const ALL: [Faults; 13] = [
         Faults::None,
         Faults::Slow,
         Faults::Errors,
@@ -70,6 +73,7 @@ impl Faults {
         Faults::Roots,
         Faults::Column,
         Faults::Vanish,
+        Faults::Beyond,
     ];
 
     /// As the command line calls it.
@@ -87,7 +91,13 @@ impl Faults {
             Faults::Roots => "roots",
             Faults::Column => "column",
             Faults::Vanish => "vanish",
+            Faults::Beyond => "beyond",
         }
+    }
+
+    /// Whether drives vanish and come back.
+    pub(crate) fn has_drives_vanish(self) -> bool {
+        matches!(self, Self::Vanish | Self::Beyond)
     }
 }
 

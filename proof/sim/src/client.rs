@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub boot: Boot,
     /// Drives fail in this boot: the pool may go offline, and reads may fail.
     pub may_fail: bool,
+    /// Set if more drives may vanish than the pool tolerates.
+    pub beyond: Option<Arc<crate::vanish::Beyond>>,
     /// Data segments were damaged in this seed: what they hold may be unreadable from then on.
     pub damaged: bool,
     /// Drives were damaged in this seed, perhaps no more of them than the layout makes up for: all can be read, and a check
@@ -78,13 +80,22 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// Whether more drives are away than the pool tolerates, or were until just now.
+    pub(crate) fn is_beyond(&self) -> bool {
+        self.beyond.as_ref().is_some_and(|beyond| beyond.excuses(self.world.now()))
+    }
+
     /// An error that is nobody's fault in this boot; else what it violates.
     pub(crate) fn excuse(&self, pool: &Pool, doing: &str, error: &PoolError) -> Result<(), String> {
         let excused = match error {
             PoolError::Offline { .. } => self.may_fail || self.damaged,
+            // Only while they are away, and nothing is lost by it.
+            PoolError::Medium { unread, .. } if self.beyond.is_some() => {
+                (*unread || doing == "copy") && self.is_beyond()
+            }
             PoolError::Medium { .. } | PoolError::Corrupt { .. } => {
                 // A copy reads, too.
-                self.damaged || (self.may_fail && matches!(doing, "read" | "copy"))
+                self.damaged || (self.may_fail && self.beyond.is_none() && matches!(doing, "read" | "copy"))
             }
             PoolError::Drive(_) | PoolError::Stripe(_) => self.may_fail || self.damaged,
             _ => false,
@@ -531,7 +542,10 @@ impl Client {
             Ok(_) => {
                 let (_, counts) = scrub.progress();
                 self.shared.totals.lock().scrubbed_bytes += counts.bytes;
-                if counts.damage() > 0 && !self.shared.damaged && !self.shared.may_fail {
+                if counts.damage() > 0
+                    && !self.shared.damaged
+                    && (!self.shared.may_fail || self.shared.beyond.is_some())
+                {
                     Err(format!("a scrub found damage where there is none: {counts:?} {:?}", scrub.notes()))
                 } else {
                     Ok(())

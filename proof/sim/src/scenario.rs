@@ -278,8 +278,11 @@ impl Arrangement {
 /// The faults of a seed: drives vanish only where the pool can do without them, and are drawn for some such seeds.
 fn faults_of(choices: Choices, seed: u64, drawn: Faults) -> Faults {
     match (choices.layout.filter(|layout| layout.parity() > 0), drawn) {
-        (None, Faults::Vanish) => Faults::None,
-        (Some(_), drawn) if choices.faults.is_none() && seed % 3 == 1 && !is_rare(drawn) => Faults::Vanish,
+        (None, drawn) if drawn.has_drives_vanish() => Faults::None,
+        (Some(_), drawn) if choices.faults.is_none() && seed % 3 == 1 && !is_rare(drawn) => match seed % 9 {
+            1 => Faults::Beyond,
+            _ => Faults::Vanish,
+        },
         (_, faults) => faults,
     }
 }
@@ -322,7 +325,7 @@ impl Scenario {
         let faults = faults.or(rare.faults).unwrap_or(drawn_faults);
         let faults = faults_of(choices, seed, faults);
         // A pool that is nearly full may not have room for what was admitted when a drive is lost.
-        let load = if (faults, load) == (Faults::Vanish, Load::Full) { Load::Mixed } else { load };
+        let load = if faults.has_drives_vanish() && load == Load::Full { Load::Mixed } else { load };
         let threads = rng.random_range(1..=3);
         let columns = if faults == Faults::Column { columns.max(2) } else { columns };
         // With one more than its layout takes, volumes may have a stronger one.

@@ -160,7 +160,8 @@ impl Run {
 
     /// One boot. Returns how it ended.
     fn boot(&mut self, number: u32, boot: Boot, last: bool) -> Result<&'static str, String> {
-        let fails = matches!(self.scenario.faults, Faults::Errors | Faults::Death | Faults::Hang);
+        let fails =
+            matches!(self.scenario.faults, Faults::Errors | Faults::Death | Faults::Hang | Faults::Beyond);
         let may_fail = (boot.faulty && fails) || std::mem::take(&mut self.hangs_on);
         let spoils = boot.faulty && self.scenario.spoils();
         // What redundancy makes up for excuses nothing.
@@ -177,6 +178,7 @@ impl Run {
             load: self.scenario.load,
             boot,
             may_fail,
+            beyond: (self.scenario.faults == Faults::Beyond).then(Default::default),
             damaged: self.damaged,
             spoiled: self.spoiled,
             policies: Policies::new(self.choices.policies),
@@ -216,7 +218,8 @@ impl Run {
     /// by their positions.
     fn has_drives_leave(&self) -> bool {
         let is_right = !self.scenario.spoils()
-            && !matches!(self.scenario.faults, Faults::Roots | Faults::Column | Faults::Vanish);
+            && !matches!(self.scenario.faults, Faults::Roots | Faults::Column)
+            && !self.scenario.faults.has_drives_vanish();
         is_right && self.disks.len() > 1 && (self.choices.leaving || self.seed % 6 == 4)
     }
 
@@ -323,7 +326,7 @@ impl Run {
         }
         self.world.cut_power(PowerCut::Never);
         // Some drives are still away when the pool is opened again, or others are.
-        let vanishes = self.scenario.faults == Faults::Vanish && !next_is_last;
+        let vanishes = self.scenario.faults.has_drives_vanish() && !next_is_last;
         if !vanishes || self.rng.random_bool(0.6) {
             self.disks.iter().chain(&self.spare).for_each(|disk| disk.revive());
             let parity = usize::from(self.scenario.format.layout.parity());

@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [spared_sectors, rebuilt_columns, repairs, vanished_drives, returned_drives, given_up_drives, openings_without], {
+    pub Totals, rare: [unreadable_segments, spared_sectors, rebuilt_columns, repairs, vanished_drives, returned_drives, given_up_drives, openings_without], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.
@@ -88,6 +88,8 @@ crate::figures! {
         removed_drives,
         /// Times a drive vanished that the pool could do without.
         vanished_drives,
+        /// Segments that could not be read, as often as somebody looked.
+        unreadable_segments,
         /// Times such a drive was taken back.
         returned_drives,
         /// Times it was away for too long, and was given up.

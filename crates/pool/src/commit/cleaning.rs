@@ -24,7 +24,7 @@ impl Cleaning {
         self.uncleanable.insert(id.0, segment.generation) != Some(segment.generation)
     }
 
-    /// The segments not to be cleaned now, with those in `unwritten`. Also whether a checkpoint may change that for some.
+    /// The segments not to be cleaned now, with those in `unwritten` and those that cannot be read as drives are. Also whether a checkpoint may change that for some.
     pub(super) fn not_now(
         &mut self,
         table: &SegmentTable,
@@ -35,7 +35,8 @@ impl Cleaning {
         let but: BTreeSet<u32> =
             self.uncleanable.keys().chain(&self.metadata).copied().chain(unwritten).collect();
         let some_wait = but.len() > self.uncleanable.len();
-        (but, some_wait)
+        // What follows from nothing as drives are may be cleaned when they are back.
+        (but.into_iter().chain(table.unreadable()).collect(), some_wait)
     }
 
     /// Notes that the pages of a segment come away with the next checkpoint.

@@ -282,12 +282,18 @@ impl Committer {
     ) -> Result<BlockIndex, PoolError> {
         let slice = &self.slice;
         let from = walk.from.0.saturating_sub(leaf.first.0);
+        let unreadable = slice.segments.table.unreadable();
         for slot in from..TREE_FAN_OUT {
             let (index, entry) = (leaf.first.plus(slot), ThinEntry(leaf.page.get(slot as usize)));
             let Some(number) = entry.block().filter(|_| self.is_mine(layer, entry)) else { continue };
             let place = self.place_to_convert(number, walk).await?;
             walk.met_blocks += 1;
             let Some(place) = place else { continue };
+            // It is converted when drives are back: then there are other domains, and layers are looked at anew.
+            if unreadable.contains(&place.location.segment().0) {
+                walk.is_incomplete = true;
+                continue;
+            }
             if slice.segments.table.suits(slice.segments.table.tag(place.location.segment()), tag) {
                 continue;
             }

@@ -378,9 +378,11 @@ impl Committer {
     }
 
     /// Leaves in the buffer what could not be read, to be tried again: the drive may recover. A block is given up only
-    /// when the journal fills up because of it, or when a fork or copy waits for it and its place alone is unreadable.
+    /// when the journal fills up because of it, or when a fork or copy waits for it and its place alone is unreadable. None is
+    /// while drives are away that hold the last copies of something: it may be one of these.
     async fn put_unread_back(&mut self, composed: &mut Vec<Composed>) {
         let slice = self.slice.clone();
+        let may_come_back = slice.segments.table.is_any_unreadable() && !planted(Bug::FreeUnreadable);
         for mut block in std::mem::take(composed) {
             let key = block.taken.key;
             if !matches!(block.content, Composition::Unread) {
@@ -390,8 +392,11 @@ impl Committer {
             }
             let now = slice.world().now();
             let (tries, waited) = self.retries.failed(key, block.taken.newest(), now);
-            let is_lost = tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
-                || waited >= WAITED_FOR && slice.forks.await_destage() && self.is_unreadable(&block).await;
+            let is_lost = !may_come_back
+                && (tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
+                    || waited >= WAITED_FOR
+                        && slice.forks.await_destage()
+                        && self.is_unreadable(&block).await);
             if is_lost {
                 tracing::error!(layer = %key.layer, block = key.index.0, tries, "given up after failed reads; it is lost");
                 slice.counters.damage.lost_blocks.add(1);
@@ -407,6 +412,7 @@ impl Committer {
                 slice.buffer.put_back(&block.taken, slice.log.journal.newest_sequence());
             }
         }
+        slice.counters.progress.unread(self.retries.count());
     }
 
     /// Whether a block cannot be read again and again while every drive reads other places.

@@ -33,6 +33,11 @@ impl Retries {
         self.unread.remove(&key);
     }
 
+    /// How many blocks are to be tried again.
+    pub(super) fn count(&self) -> u64 {
+        self.unread.len() as u64
+    }
+
     /// Whether any block of a layer is to be tried again.
     pub(super) fn any_of(&self, layer: LayerId) -> bool {
         self.unread.keys().any(|key| key.layer == layer)

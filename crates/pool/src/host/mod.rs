@@ -10,6 +10,7 @@ pub(crate) mod discard;
 pub(crate) mod front;
 mod maps;
 pub(crate) mod pace;
+mod partial;
 pub(crate) mod placed;
 pub(crate) mod read;
 mod read_ahead;

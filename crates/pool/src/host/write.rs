@@ -101,6 +101,10 @@ impl Slice {
         let unit = REGION_BYTES.min(self.log.journal.max_record_bytes());
         for range in ByteRange::new(offset, len).split(unit).flat_map(|range| self.pieces_to_place(range)) {
             let slices = take_front(&mut rest, range.len as usize);
+            if let Err(error) = self.check_rest(&layer, range).await {
+                refused = Some(error);
+                break;
+            }
             let written = self.write_piece(&mut layer, range, slices, &mut waits, &mut batches).await;
             if let Err(error) = written {
                 refused = Some(error);
@@ -153,6 +157,9 @@ impl Slice {
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
         let mut layer = self.confirmed_layer(volume).await?;
+        if reach == Reach::Volume {
+            self.check_rest(&layer, range).await?;
+        }
         for piece in range.split(REGION_BYTES) {
             if !self.is_journaled(volume, piece)? {
                 continue;

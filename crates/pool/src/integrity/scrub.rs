@@ -465,13 +465,15 @@ impl Scrub {
                 Ok(_) => format!("the checksum of block {number} in segment {segment} at {offset} differs"),
                 Err(error) => error.to_string(),
             };
-            tracing::error!(number = number.0, %reason, "the scrub found a damaged block");
+            tracing::error!(number = number.0, %reason, "the scrub cannot read a block as it was written");
             let mut state = self.state.lock();
             match read {
                 Ok(_) => {
                     state.counts.damaged_blocks += 1;
                     state.unreadable.block(number, reason);
                 }
+                // It is looked at when the drives are back that it waits for.
+                Err(_) if self.slice().segments.table.is_unreadable(segment) => {}
                 Err(_) => {
                     state.counts.failed_reads += 1;
                     state.note(format!("block {number}: {reason}"));

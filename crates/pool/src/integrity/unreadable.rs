@@ -105,7 +105,11 @@ impl Slice {
     }
 
     /// Where a block lies; `None` if it is unmapped, or freed meanwhile.
-    async fn place_of(&self, layer: &Layer, block: BlockIndex) -> Result<Option<BlockPlace>, PoolError> {
+    pub(crate) async fn place_of(
+        &self,
+        layer: &Layer,
+        block: BlockIndex,
+    ) -> Result<Option<BlockPlace>, PoolError> {
         let Some(leaf) = self.leaf(layer, block).await? else { return Ok(None) };
         match ThinEntry(leaf.get(tree::slot(block, 0))).block() {
             Some(number) => self.block(number).await,

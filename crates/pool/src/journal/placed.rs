@@ -10,7 +10,7 @@ use crate::{
     segment::{io::SegmentIo, mend::pages_of, opened::OpenedSegment},
 };
 use quoin_base::{ByteRange, SegmentId, Sequence, crc32c};
-use quoin_stripe::{Column, StripeError, StripeSet};
+use quoin_stripe::{Column, ColumnSet, StripeError, StripeSet};
 use quoin_world::{Buf, Mutex};
 use std::collections::BTreeMap;
 
@@ -91,6 +91,10 @@ impl<'a> PlacedRows<'a> {
                 Err(error) => unread = Some(error),
             }
         }
+        // NOTE: the pool went on without these drives only because nothing was on its way there: what a record names has landed.
+        if unread.is_some() && self.is_away(&set) {
+            return Ok(true);
+        }
         if let Some(error) = unread {
             return Err(error);
         }
@@ -113,6 +117,15 @@ impl<'a> PlacedRows<'a> {
     /// Whether a block follows from other columns than its own.
     async fn is_elsewhere(&self, set: &StripeSet, range: ByteRange, crc: u32) -> bool {
         self.io.read_otherwise(set, range, &|bytes| crc32c(bytes).0 == crc).await.is_some()
+    }
+
+    /// Whether more columns are on drives that the pool went on without than the rest can do without.
+    fn is_away(&self, set: &StripeSet) -> bool {
+        let members = self.io.store.members();
+        let is_needed = |column: &Column| members.get(column.drive).is_some_and(|member| member.is_needed());
+        let away = set.columns.iter().enumerate().filter(|(_, column)| !is_needed(column));
+        let away = away.fold(set.missing, |away, (place, _)| away.with(ColumnSet::one(place)));
+        away.len() > usize::from(set.geometry.parity)
     }
 
     /// Where a segment lay when the record of that sequence named it.

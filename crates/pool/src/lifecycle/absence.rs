@@ -7,6 +7,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, MembersGeneration};
+use quoin_drive::Drive;
 use quoin_world::{Compiled, Disk};
 use std::{sync::Arc, time::Duration};
 
@@ -55,8 +56,10 @@ impl Pool {
     /// number.
     ///
     /// # Errors
-    /// [`PoolError::Refused`] if the disk is not an absent drive of the pool, or has changed by itself.
-    /// [`PoolError::Drive`] if it fails: it is absent still, and may be tried again. [`PoolError::Offline`] if the pool is or goes offline.
+    /// [`PoolError::Refused`] if the disk is not an absent drive of the pool, or has changed by itself; or if blocks that were
+    /// written over in part wait for other drives: then this one is read from all the same, and [`Pool::finish_taking_back`] is
+    /// to be called from time to time. [`PoolError::Drive`] if it fails: it is absent still, and may be tried again.
+    /// [`PoolError::Offline`] if the pool is or goes offline.
     pub fn take_back(&self, disk: Arc<dyn Disk>) -> Compiled<'_, Result<DriveIndex, PoolError>> {
         Box::pin(async move {
             let store = self.store();
@@ -64,19 +67,48 @@ impl Pool {
             store.health().check()?;
             // Who it is, and that it writes for nobody else. The pool does not use it yet.
             let drive = store.open_absent(disk).await?;
-            let index = drive.index();
-            let lost_at = store.absent_at(index).ok_or_else(|| {
-                PoolError::Refused(format!("drive {} is not absent any more", drive.name()))
-            })?;
-            // NOTE: before it counts. What it lacks is marked durably then, whatever happens next.
-            if !planted(Bug::ReturnBeforeFlags) {
-                self.settle_loss(lost_at).await?;
-            }
-            store.take_back(drive).await?;
-            // What it has counts for what is tolerated at once. What it missed is made again by the rebuild.
-            self.settle_returned().await?;
-            Ok(index)
+            self.finish(drive).await
         })
+    }
+
+    /// Whether an absent drive is there again and read from, though it does not count yet.
+    pub fn is_lent(&self, drive: DriveIndex) -> bool {
+        self.store().is_lent(drive)
+    }
+
+    /// Goes on taking back a drive that [`Pool::take_back`] reads from already. `None`: there is no such drive, or it is away
+    /// again.
+    ///
+    /// # Errors
+    /// Those of [`Pool::take_back`].
+    pub fn finish_taking_back(
+        &self,
+        drive: DriveIndex,
+    ) -> Compiled<'_, Result<Option<DriveIndex>, PoolError>> {
+        Box::pin(async move {
+            let store = self.store();
+            let _turn = store.turn_of_drives().await;
+            store.health().check()?;
+            match store.lent(drive).await {
+                Some(drive) => self.finish(drive).await.map(Some),
+                None => Ok(None),
+            }
+        })
+    }
+
+    async fn finish(&self, drive: Arc<Drive>) -> Result<DriveIndex, PoolError> {
+        let (store, index) = (self.store(), drive.index());
+        let lost_at = store
+            .absent_at(index)
+            .ok_or_else(|| PoolError::Refused(format!("drive {} is not absent any more", drive.name())))?;
+        // NOTE: before it counts. What it lacks is marked durably then, whatever happens next.
+        if !planted(Bug::ReturnBeforeFlags) {
+            self.settle_loss(lost_at).await?;
+        }
+        store.take_back(drive).await?;
+        // What it has counts for what is tolerated at once. What it missed is made again by the rebuild.
+        self.settle_returned().await?;
+        Ok(index)
     }
 
     /// Drives that are back count in full once nothing of the journal is needed that is on fewer drives because of them.
@@ -102,6 +134,12 @@ impl Pool {
                 }
                 // Lanes leave what began before, which comes free when it is destaged.
                 slice.drain().await?;
+                let unread = slice.counters.progress.unread_blocks();
+                if unread > 0 {
+                    return Err(PoolError::Refused(format!(
+                        "{unread} blocks wait for other drives to be back: what they were written over in part is there"
+                    )));
+                }
                 slice.world().sleep(SETTLE_EVERY).await;
                 slice.checkpoint().await?;
             }

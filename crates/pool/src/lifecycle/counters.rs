@@ -172,6 +172,8 @@ pub(crate) struct Progress {
     commits: AtomicU64,
     /// Buffered blocks while none of them can be destaged, for a drive does not read the records of some; 0 as a rule.
     stuck_blocks: AtomicU64,
+    /// Blocks that are tried again, because a drive did not read what they were written over in part.
+    unread_blocks: AtomicU64,
 }
 
 impl Progress {
@@ -192,6 +194,15 @@ impl Progress {
 
     pub(crate) fn stuck_blocks(&self) -> u64 {
         self.stuck_blocks.load(Ordering::Acquire)
+    }
+
+    /// Notes how many blocks could not be put together so far, because a drive does not read what they were written over.
+    pub(crate) fn unread(&self, blocks: u64) {
+        self.unread_blocks.store(blocks, Ordering::Release);
+    }
+
+    pub(crate) fn unread_blocks(&self) -> u64 {
+        self.unread_blocks.load(Ordering::Acquire)
     }
 }
 

@@ -150,6 +150,9 @@ impl Pool {
             match store.members().get(drive).map(|member| member.state) {
                 Some(MemberState::Leaving | MemberState::Failed) => {}
                 Some(MemberState::Absent) => {
+                    if let Some(why) = self.lost_without(drive) {
+                        return Err(refuse(&why));
+                    }
                     store.fail_drive(drive).await?;
                 }
                 Some(MemberState::Active) => return Err(refuse("it serves; evacuate it first")),

@@ -4,12 +4,14 @@
 //! 1. The table of members that was found counts. A change of it goes on without no more voters than the layout tolerates
 //!    failures, so any set of voters that is larger has it. With fewer voters only an administrator knows that the pool was not
 //!    used with the missing ones alone.
-//! 2. Every segment in use, every page of metadata and every part of the journal that replay needs is on the drives that are
-//!    there.
+//! 2. Every page of metadata and every part of the journal that replay needs is on the drives that are there. So is every segment
+//!    of data, unless an administrator said that it is to be opened all the same: blocks that follow from nothing cannot be read
+//!    then until drives are back.
 
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
+    meta::LostNow,
     store::{Store, journal_domains},
 };
 use quoin_base::{DriveIndex, SliceId};
@@ -20,12 +22,12 @@ use std::sync::Arc;
 pub(super) struct Held {
     /// The pool was closed, and nobody opened it since.
     pub(super) is_closed: bool,
-    /// What is lost, in words; `None` if nothing.
-    pub(super) lost: Option<String>,
+    /// What cannot be read without the drives that are missing.
+    pub(super) lost: LostNow,
 }
 
 /// The drives that are missing, if the pool can be opened without them. `confirmed`: an administrator said that it was not used
-/// with those alone. `look` tells what is there of a slice.
+/// with those alone, and that it is to be opened also if data cannot be read without them. `look` tells what is there of a slice.
 ///
 /// # Errors
 /// [`PoolError::Drive`] or [`PoolError::Unopenable`] if it cannot.
@@ -57,16 +59,27 @@ pub(super) async fn missing_drives(
     // What the drives that are there hold.
     let lost_of_journal = lost_of_journal(&members, &missing, label.journal_columns.into());
     let store = Arc::new(Store::inspect_set(set).await?);
+    let mut unreadable = (0, 0);
     for slice in store.slices() {
         // Nothing of the journal is needed if the pool was closed and nobody opened it since.
         match look(store.clone(), slice).await {
             Err(error) => return refuse(error.to_string()),
-            Ok(Held { lost: Some(why), .. }) => return refuse(why),
+            Ok(Held { lost: LostNow { metadata: Some(why), .. }, .. }) => return refuse(why),
             Ok(Held { is_closed: false, .. }) if lost_of_journal => {
                 return refuse("a part of the journal may be on no other drive".to_owned());
             }
-            Ok(Held { .. }) => {}
+            Ok(Held { lost, .. }) => {
+                unreadable.0 += lost.segments;
+                unreadable.1 += lost.bytes;
+            }
         }
+    }
+    let (segments, bytes) = unreadable;
+    if segments > 0 && !confirmed {
+        return refuse(format!(
+            "{segments} segments with {bytes} bytes of data could not be read. To have everything else served until those drives \
+             are back, start the array with --without-missing"
+        ));
     }
     Ok(missing)
 }

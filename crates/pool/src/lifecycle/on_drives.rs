@@ -1,6 +1,9 @@
 //! What a slice has on drives, as the store asks for it.
 
-use crate::{lifecycle::slice::Slice, store::Tenant};
+use crate::{
+    lifecycle::slice::Slice,
+    store::{Loss, Tenant},
+};
 use quoin_base::{DriveIndex, MembersGeneration};
 use std::sync::Weak;
 
@@ -8,14 +11,20 @@ use std::sync::Weak;
 pub(super) struct OnDrives(pub(super) Weak<Slice>);
 
 impl Tenant for OnDrives {
-    fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool {
+    fn loss_of(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> Loss {
         // Of one that was closed nobody knows.
-        self.0.upgrade().is_none_or(|slice| slice.segments.table.would_lose(drive, is_lost))
+        self.0.upgrade().map_or(Loss::ForGood, |slice| slice.segments.table.loss_of(drive, is_lost))
+    }
+
+    fn holds_last(&self, drive: DriveIndex) -> bool {
+        self.0.upgrade().is_none_or(|slice| slice.segments.table.last_copies_on(drive).segments > 0)
     }
 
     fn lose(&self, drive: DriveIndex, is_absent: bool, members: MembersGeneration) {
         if let Some(slice) = self.0.upgrade() {
-            slice.segments.table.lose(drive, is_absent, members);
+            if let Err(why) = slice.segments.table.lose(drive, is_absent, members) {
+                slice.store.health().fail(why);
+            }
             slice.lay_out();
         }
     }

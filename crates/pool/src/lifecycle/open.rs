@@ -22,8 +22,8 @@ use crate::{
         stats::RecoveryStats,
     },
     meta::{
-        Catalog, CatalogHead, CatalogImage, Laid, LayerImage, PageId, PageStore, RecordHeap, SegmentTable,
-        TableSlabs, Transaction, metadata::Metadata,
+        Catalog, CatalogHead, CatalogImage, Laid, LayerImage, LostNow, PageId, PageStore, RecordHeap,
+        SegmentTable, TableSlabs, Transaction, metadata::Metadata,
     },
     segment::{
         io::{Ill, SegmentIo},
@@ -497,7 +497,7 @@ fn is_as_closed(root: &Root, epoch: Epoch) -> bool {
 }
 
 /// What drives hold of a slice, before anybody takes them over: whether the pool was closed, and what is lost.
-pub(super) async fn look(store: Arc<Store>, slice: SliceId) -> Result<(bool, Option<String>), PoolError> {
+pub(super) async fn look(store: Arc<Store>, slice: SliceId) -> Result<(bool, LostNow), PoolError> {
     let opened = open_checkpoint(store.clone(), slice).await?;
     let is_closed = is_as_closed(&opened.root, Epoch(store.epoch().0 + 1));
     Ok((is_closed, opened.io.segments.lost_now()))

@@ -2,7 +2,7 @@
 
 use crate::{error::PoolError, lifecycle::pool::Pool, meta::Losses};
 use quoin_base::{DriveIndex, Layout};
-use quoin_drive::Member;
+use quoin_drive::{Member, MemberState};
 use quoin_world::Compiled;
 
 /// How a pool is protected.
@@ -26,6 +26,10 @@ pub struct Protection {
     pub lacking_bytes: u64,
     /// Bytes of those on drives that may come back, which no rebuild makes so far.
     pub absent_bytes: u64,
+    /// Segments that lack more columns than they can do without, until drives are back.
+    pub unreadable_segments: u64,
+    /// Live bytes in them: at most so many cannot be read. Of layouts with parity, some can.
+    pub unreadable_bytes: u64,
 }
 
 /// What a drive has of the pool's slabs for data.
@@ -54,6 +58,8 @@ impl Pool {
             degraded_bytes: 0,
             lacking_bytes: 0,
             absent_bytes: 0,
+            unreadable_segments: 0,
+            unreadable_bytes: 0,
         };
         for slice in self.slices() {
             protection.journal_columns = protection.journal_columns.min(slice.log.journal.columns());
@@ -63,6 +69,8 @@ impl Pool {
                 protection.degraded_bytes += displaced.degraded_bytes;
                 protection.lacking_bytes += displaced.lacking_bytes;
                 protection.absent_bytes += displaced.absent_bytes;
+                protection.unreadable_segments += displaced.unreadable_segments;
+                protection.unreadable_bytes += displaced.unreadable_bytes;
             }
             if layout_now.parity() > 0 {
                 protection.tolerates = protection.tolerates.min(slice.segments.table.tolerates());
@@ -101,13 +109,20 @@ impl Pool {
     }
 
     /// What would be lost without a drive, in words; `None` if nothing.
-    fn lost_without(&self, drive: DriveIndex) -> Option<String> {
+    pub(super) fn lost_without(&self, drive: DriveIndex) -> Option<String> {
         let members = self.store().members();
-        members.get(drive).filter(|member| member.is_needed() && member.roles.data)?;
         let is_lost = |other| members.get(other).is_none_or(|member: &Member| !member.is_needed());
+        let member = members.get(drive).filter(|member| member.roles.data)?;
         let mut all = Losses::default();
         for slice in self.slices() {
-            let Losses { segments, bytes, table } = slice.segments.table.lost_without(drive, &is_lost);
+            let table = &slice.segments.table;
+            let losses = match member.state {
+                MemberState::Active | MemberState::Leaving => table.lost_without(drive, &is_lost),
+                // What follows from nothing waits for it.
+                MemberState::Absent => table.last_copies_on(drive),
+                MemberState::Failed | MemberState::Gone => Losses::default(),
+            };
+            let Losses { segments, bytes, table } = losses;
             (all.segments, all.bytes, all.table) =
                 (all.segments + segments, all.bytes + bytes, all.table | table);
         }

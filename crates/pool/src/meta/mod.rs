@@ -30,6 +30,6 @@ pub(crate) use pages::{Page, PageStore};
 pub(crate) use records::{RecordKey, encode_alias, encode_layer, encode_object};
 pub(crate) use segments::balance::{DriveUse, emptiest, is_uneven, percents};
 pub(crate) use segments::{
-    ColumnMove, Holdings, Losses, NetUse, Segment, SegmentState, SegmentTable, Stream, TableCopy, TableSlabs,
-    least_table_slabs, table_slabs_for,
+    ColumnMove, Holdings, Losses, LostNow, NetUse, Segment, SegmentState, SegmentTable, Stream, TableCopy,
+    TableSlabs, least_table_slabs, table_slabs_for,
 };

@@ -49,6 +49,7 @@ mod stream;
 mod table_size;
 mod table_slabs;
 mod tags;
+mod unreadable;
 
 use entry::ReadEntries;
 use granted::Granted;
@@ -60,6 +61,7 @@ pub(crate) use stream::Stream;
 use table_size::most_data_slabs;
 pub(crate) use table_size::{least_table_slabs, table_slabs_for};
 pub(crate) use table_slabs::{TableCopy, TableSlabs};
+pub(crate) use unreadable::LostNow;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SegmentState {
@@ -141,6 +143,8 @@ struct Inner {
     being_filled: BTreeSet<Column>,
     /// Drives that may come back: what they hold is not made again.
     absent: BTreeSet<DriveIndex>,
+    /// Those that were lost before the pool was opened, in the order of that; those that were lost at once together.
+    lost_before: Vec<Vec<DriveIndex>>,
     /// Segments that records of placed writes name: those with a `last_placed`.
     placed: BTreeSet<u32>,
     index: Index,
@@ -163,6 +167,8 @@ pub(crate) struct SegmentTable {
     table_slabs: Arc<TableSlabs>,
     /// Columns may be where they are not to be: while false, nobody needs to look.
     may_be_displaced: AtomicBool,
+    /// Segments may be unreadable as drives are: while false, nobody needs to look.
+    may_be_unreadable: AtomicBool,
     /// How often columns were lost since the pool was opened. Looked at for each block that is placed.
     losses: AtomicU64,
     slab_bytes: u32,
@@ -220,6 +226,7 @@ impl SegmentTable {
             left_slabs: Vec::new(),
             being_filled: BTreeSet::new(),
             absent: store.absent_drives().collect(),
+            lost_before: Vec::new(),
             placed: BTreeSet::new(),
             index: Index::default(),
             dirty_pages: BTreeSet::new(),
@@ -236,13 +243,17 @@ impl SegmentTable {
             inner: RwLock::new(inner),
             table_slabs,
             may_be_displaced,
+            may_be_unreadable: AtomicBool::new(true),
             losses: AtomicU64::new(0),
             slab_bytes,
             row_bytes,
             most_slabs,
         };
-        for (drive, members) in store.lost_drives() {
-            table.lose_before(drive, members, CheckpointGeneration(root.generation.get()));
+        let mut lost: Vec<_> = store.lost_drives().collect();
+        lost.sort_unstable_by_key(|(drive, members)| (*members, *drive));
+        for at_once in lost.chunk_by(|one, next| one.1 == next.1) {
+            let drives: Vec<_> = at_once.iter().map(|(drive, _)| *drive).collect();
+            table.lose_before(&drives, at_once[0].1, CheckpointGeneration(root.generation.get()));
         }
         table.knows_losses_of(store.members().generation);
         table.seal_left_open();

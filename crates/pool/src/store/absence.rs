@@ -1,7 +1,10 @@
 //! What the store knows of absent drives beside the table of members. In RAM only.
 
-use quoin_world::{World, atomic::AtomicU64};
+use quoin_base::DriveIndex;
+use quoin_drive::Drive;
+use quoin_world::{Mutex, World, atomic::AtomicU64};
 use std::{
+    collections::BTreeMap,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -15,6 +18,8 @@ pub(super) struct Absence {
     pub(super) delay_ms: AtomicU64,
     /// Drives that are coming back.
     pub(super) returning: AtomicU64,
+    /// Absent drives that are there again and are read from.
+    pub(super) lent: Mutex<BTreeMap<DriveIndex, Arc<Drive>>>,
 }
 
 impl Default for Absence {
@@ -23,6 +28,7 @@ impl Default for Absence {
             world: OnceLock::new(),
             delay_ms: AtomicU64::new(REPAIR_DELAY.as_millis() as u64),
             returning: AtomicU64::new(0),
+            lent: Mutex::default(),
         }
     }
 }

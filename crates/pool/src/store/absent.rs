@@ -16,7 +16,7 @@
 //! 4. Only a drive comes back that knows of no table of members with which it could have gone on by itself: none as new as the
 //!    one that made it absent.
 
-use super::Store;
+use super::{Store, unreadable::reads_otherwise};
 use crate::error::PoolError;
 use quoin_base::{DriveIndex, Epoch, MembersGeneration};
 use quoin_drive::{Drive, Member, MemberState, MembersCopy};
@@ -62,18 +62,23 @@ impl Store {
         self.absence.delay_ms.store(ms, Ordering::Release);
     }
 
-    /// Gives up the drives that were absent for longer than the repair delay. Returns them.
+    /// Gives up the drives that were absent for longer than the repair delay. Returns them. One that holds the last copy of
+    /// something is waited for further.
     pub(crate) async fn give_up_absent(&self) -> Result<Vec<DriveIndex>, PoolError> {
         let (now, delay) = (self.absence.now_ms(), self.repair_delay().as_millis() as u64);
         let is_due = |member: &&Member| {
             member.state == MemberState::Absent && now.saturating_sub(member.absent_since_ms) >= delay
         };
         let due: Vec<_> = self.members().all.iter().filter(is_due).map(|member| member.index).collect();
-        for drive in &due {
-            // Nothing more is lost by it: the pool went on without it long ago.
-            self.fail_drive(*drive).await?;
+        let mut given_up = Vec::new();
+        for drive in due {
+            // NOTE: one at a time. When one of two is given up, the other may hold the last copy.
+            if !self.holds_last(&self.members(), drive) {
+                self.fail_drive(drive).await?;
+                given_up.push(drive);
+            }
         }
-        Ok(due)
+        Ok(given_up)
     }
 
     /// The drives that are absent.
@@ -117,7 +122,7 @@ impl Store {
         absent.map(|member| member.failed_at)
     }
 
-    /// Opens the disk of an absent drive, as the current owner's. It is used by nobody yet.
+    /// Opens the disk of an absent drive, as the current owner's. It is read from where there is no other way.
     ///
     /// # Errors
     /// [`PoolError::Refused`] if it is not an absent drive of the pool as it was when it went away.
@@ -150,7 +155,11 @@ impl Store {
                     .into(),
             ));
         }
-        self.take_over_one(&drive).await?;
+        // What follows from nothing without it is read from it at once, also if it cannot be written to: what it lacks is marked
+        // in RAM. Blocks that were written over in part are put together then, and let go of the journal.
+        let taken_over = self.take_over_one(&drive).await;
+        self.lend(drive.clone());
+        taken_over?;
         Ok(drive)
     }
 
@@ -166,6 +175,26 @@ impl Store {
         Ok(drive.fence(holder, lowest).await?)
     }
 
+    /// Whether an absent drive is read from that is there again.
+    pub(crate) fn is_lent(&self, index: DriveIndex) -> bool {
+        self.absence.lent.lock().contains_key(&index)
+    }
+
+    fn lend(&self, drive: Arc<Drive>) {
+        self.absence.lent.lock().insert(drive.index(), drive.clone());
+        self.columns.replace(drive);
+    }
+
+    /// An absent drive that is read from, if it still reads.
+    pub(crate) async fn lent(&self, index: DriveIndex) -> Option<Arc<Drive>> {
+        let lent = self.absence.lent.lock().get(&index).cloned()?;
+        let is_there = !lent.is_failed() && self.absent_at(index).is_some() && reads_otherwise(&lent).await;
+        if !is_there {
+            self.absence.lent.lock().remove(&index);
+        }
+        is_there.then_some(lent)
+    }
+
     /// Takes a drive back that [`Self::open_absent`] opened, durably. Roots know of its loss, and nothing of the journal that is
     /// needed began before it.
     pub(crate) async fn take_back(&self, drive: Arc<Drive>) -> Result<(), PoolError> {
@@ -173,7 +202,6 @@ impl Store {
         {
             // What it grants is read from it: while it was away, nothing of it changed hands.
             let _turn = self.grants.take_back(&drive).await?;
-            self.columns.replace(drive.clone());
             self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);
             self.change_members(|members| {
                 members.take_back(index);
@@ -186,6 +214,7 @@ impl Store {
             })
             .await?;
         }
+        self.absence.lent.lock().remove(&index);
         self.claims.came_free();
         tracing::info!(pool = %self.pool_name(), drive = name, number = %index, "a drive is back");
         self.appoint_enough().await

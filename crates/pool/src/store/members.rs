@@ -9,7 +9,7 @@
 //! 4. Voters are appointed when the pool is opened, and when one leaves or comes back: every root is brought to them before
 //!    they count.
 
-use super::{Store, grants::FailedDrives};
+use super::Store;
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
@@ -259,12 +259,10 @@ impl Store {
         }
         for (index, error) in failures {
             let has_failed = self.columns.drive(*index).is_ok_and(|drive| drive.is_failed());
-            if !has_failed || self.why_needed(&without, *index).is_some() {
-                return None;
-            }
+            let loss = self.loss_of(&without, *index).ok().filter(|_| has_failed)?;
             let drive = self.drive_name(*index);
-            tracing::error!(pool = %self.pool_name(), %drive, %error, "the pool goes on without a drive");
-            self.mark_lost(&mut without, *index, self.is_away(*index));
+            tracing::error!(pool = %self.pool_name(), %drive, %error, ?loss, "the pool goes on without a drive");
+            self.mark_lost(&mut without, *index, self.is_away(*index), loss);
         }
         without.generation = without.generation.next();
         count_journal_set(&mut without, after);
@@ -317,107 +315,5 @@ impl Store {
         self.membership.journal_set.store(members.journal_set, Ordering::Release);
         // Lanes that wait for a free extent may make one of the drives that are left.
         self.health().notify();
-    }
-
-    /// Marks a drive failed, durably, so that no opening waits for it, nor anybody for its return. False if it was already.
-    /// Refused if the pool [needs](Self::why_needed) the drive.
-    pub(crate) async fn fail_drive(&self, index: DriveIndex) -> Result<bool, PoolError> {
-        self.go_on_without(index, false).await
-    }
-
-    /// The same for a drive that is away and may come back: it is absent then.
-    pub(crate) async fn miss_drive(&self, index: DriveIndex) -> Result<bool, PoolError> {
-        self.go_on_without(index, true).await
-    }
-
-    async fn go_on_without(&self, index: DriveIndex, is_away: bool) -> Result<bool, PoolError> {
-        let name = self.drive_name(index).to_owned();
-        let mut is_new = false;
-        self.change_members(|members| {
-            if let Some(why) = self.why_needed(members, index) {
-                return Err(PoolError::Refused(format!("the pool cannot go on without drive {name}: {why}")));
-            }
-            let before = members.get(index).map(|member| member.state);
-            self.mark_lost(members, index, is_away);
-            is_new = members.get(index).map(|member| member.state) != before;
-            Ok(())
-        })
-        .await?;
-        Ok(is_new)
-    }
-
-    fn mark_lost(&self, members: &mut Members, index: DriveIndex, is_away: bool) {
-        if is_away { members.miss(index, self.absence.now_ms()) } else { members.fail(index) }
-    }
-
-    /// Why the pool cannot go on without a drive, if so: it holds segments, is the last drive of the journal, or alone holds a
-    /// part of the journal that is needed.
-    fn why_needed(&self, members: &Members, index: DriveIndex) -> Option<&'static str> {
-        let in_journal = |drive| members.get(drive).is_some_and(|member| member.in_journal);
-        match members.get(index) {
-            None => Some("it has no such drive"),
-            Some(member) if !member.is_needed() => None,
-            Some(member) if member.roles.data && self.would_lose(members, index) => {
-                Some("it holds data that no other drive has")
-            }
-            Some(_) if members.in_journal().all(|member| member.index == index) => {
-                Some("it is the only one that the journal is written to")
-            }
-            Some(_) if self.needs.lock().iter().any(|needs| needs(index, &in_journal)) => {
-                Some("a part of the journal that it needs is on no other")
-            }
-            Some(_) => None,
-        }
-    }
-
-    /// Whether a slice would lose data or metadata without a drive.
-    fn would_lose(&self, members: &Members, index: DriveIndex) -> bool {
-        // Without a layout that tolerates failures, a drive is waited for, whatever it holds, unless it was evacuated.
-        if self.label.layout.parity() == 0 {
-            return !self.is_evacuated(members, index);
-        }
-        let is_lost = |drive| members.get(drive).is_none_or(|member| !member.is_needed());
-        let tenants = self.tenants.lock();
-        // Before all slices are open, nobody knows.
-        tenants.len() < usize::from(self.label.slices)
-            || tenants.iter().any(|tenant| tenant.would_lose(index, &is_lost))
-    }
-
-    /// Whether the pool can go on without the drive of this name.
-    pub(crate) fn may_do_without(&self, drive: &str) -> bool {
-        let drive = self.drive_named(drive);
-        drive.is_some_and(|drive| self.why_needed(&self.members(), drive.index()).is_none())
-    }
-
-    /// Goes on without a drive that failed an operation, durably, if the pool can. Returns `failure` if it cannot, and if
-    /// the drive has not failed for good: a file system that is full is no reason to give a drive up.
-    pub(crate) async fn do_without(&self, index: DriveIndex, failure: PoolError) -> Result<(), PoolError> {
-        let drive = self.drive_name(index);
-        if self.members().get(index).is_some_and(|member| !member.is_needed()) {
-            return Ok(());
-        }
-        if !self.columns.drive(index).is_ok_and(|drive| drive.is_failed()) {
-            return Err(failure);
-        }
-        match self.go_on_without(index, self.is_away(index)).await {
-            Ok(true) => {
-                tracing::error!(pool = %self.pool_name(), %drive, %failure, "the pool goes on without a drive");
-                Ok(())
-            }
-            // Another operation of the drive was told of first.
-            Ok(false) => Ok(()),
-            Err(refused) => {
-                tracing::error!(pool = %self.pool_name(), %drive, %refused, "a drive failed");
-                Err(failure)
-            }
-        }
-    }
-
-    /// Goes on without drives whose grants could not be written, if the pool can.
-    pub(super) async fn do_without_all(&self, failed: FailedDrives) -> Result<(), PoolError> {
-        for (drive, error) in failed {
-            self.do_without(drive, error.into()).await?;
-        }
-        Ok(())
     }
 }

@@ -19,6 +19,7 @@ mod grants;
 pub(crate) mod health;
 mod journal;
 mod leaving;
+mod losing;
 mod members;
 pub(crate) mod pace;
 pub(crate) mod rate;
@@ -43,6 +44,7 @@ pub(crate) use domains::{domain_problem, journal_domains};
 use futures_util::future::join_all;
 use grants::Grants;
 use health::Health;
+pub(crate) use losing::Loss;
 use members::Membership;
 use pace::Pace;
 use quoin_base::{
@@ -70,8 +72,11 @@ type Needs = Box<dyn Fn(DriveIndex, &dyn Fn(DriveIndex) -> bool) -> bool + Send 
 
 /// What a slice has in segments, as the store sees it.
 pub(crate) trait Tenant: Send + Sync {
-    /// Whether anything would be lost without a drive, beside those for which `is_lost` is true.
-    fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool;
+    /// What would be lost without a drive, beside those for which `is_lost` is true.
+    fn loss_of(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> Loss;
+
+    /// Whether an absent drive holds the last copy of something.
+    fn holds_last(&self, drive: DriveIndex) -> bool;
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
     /// `is_absent`: it may come back, and what it holds is not made again so far.

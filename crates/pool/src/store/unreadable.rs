@@ -50,6 +50,6 @@ impl Store {
 }
 
 /// Whether a drive reads what it certainly holds.
-async fn reads_otherwise(drive: &Arc<Drive>) -> bool {
+pub(super) async fn reads_otherwise(drive: &Arc<Drive>) -> bool {
     drive.read_roots(SliceId(0)).await.iter().all(Result::is_ok)
 }

@@ -42,6 +42,7 @@ impl SegmentTable {
             }
         }
         inner.members_known = inner.members_known.max(members);
+        self.note_unreadable(&inner);
         self.may_be_displaced.store(true, Ordering::Release);
         // Open segments are laid out without it.
         self.losses.fetch_add(1, Ordering::AcqRel);

@@ -10,11 +10,17 @@
 //! 2. What the pool survives is judged by what it has in RAM and by what an opening would find: a column that was moved, or a
 //!    copy of a table slab that was made, since the last durable checkpoint counts with the one that it replaced. Whichever
 //!    of the two is lost counts as lost.
-//! 3. A root tells up to which table of members its segment table knows of losses. For drives that failed later, an opening
+//! 3. A drive that may come back is lost only if what has to be marked then leaves each segment of data as many columns as it
+//!    needs: nothing is lost for good by it. So where an opening would mark more columns than a segment does without, those of
+//!    the drives that were lost last have what they should, and are not marked.
+//! 4. A root tells up to which table of members its segment table knows of losses. For drives that failed later, an opening
 //!    finds the columns that are missing by when their segments were last written to.
 
-use super::{Inner, LeftSlab, Segment, SegmentState, SegmentTable};
-use crate::bugs::{Bug, planted};
+use super::{Inner, LeftSlab, Segment, SegmentState, SegmentTable, Stream};
+use crate::{
+    bugs::{Bug, planted},
+    store::Loss,
+};
 use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, PageNumber};
 use quoin_stripe::{Column, ColumnSet};
 use quoin_world::atomic::Ordering;
@@ -49,26 +55,53 @@ impl Segment {
     }
 
     /// Whether so many columns may be gone without loss of data.
-    fn survives(&self, gone: ColumnSet) -> bool {
+    pub(super) fn survives(&self, gone: ColumnSet) -> bool {
         gone.len() <= usize::from(self.stripes.geometry.parity)
+    }
+
+    /// Whether its columns on a drive may lack rows that no flush has hardened there.
+    fn may_lack_rows(&self, hardened: CheckpointGeneration) -> bool {
+        self.state == SegmentState::Open
+            || self.written_in > hardened
+            || self.placed_sectors > 0
+            || self.last_placed.is_some()
+    }
+
+    /// The same, certainly: what was placed is hardened as soon as it has landed.
+    fn lacks_rows(&self, hardened: CheckpointGeneration) -> bool {
+        self.state == SegmentState::Open
+            || self.rows_under_way > 0
+            || self.written_in > hardened && self.stream != Stream::Placed
     }
 }
 
 impl SegmentTable {
-    /// Whether data or metadata would be lost without a drive, beside those that are lost already.
-    pub(crate) fn would_lose(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> bool {
+    /// What would be lost without a drive, beside those that are lost already.
+    pub(crate) fn loss_of(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> Loss {
         let inner = self.inner.read();
         if self.loses_table(drive, is_lost) {
-            return true;
+            return Loss::ForGood;
         }
-        inner.lost_segments(drive, is_lost).next().is_some()
+        let before = inner.named_before();
+        // What may come back, once it is away.
+        let comes_back = |other: DriveIndex| other == drive || inner.absent.contains(&other);
+        let is_lost_for_good = |other: DriveIndex| is_lost(other) && !comes_back(other);
+        let loss = |(id, segment): (u32, &Segment)| {
+            let mut gone = segment.lost_if(&is_lost_for_good, before.get(&id));
+            if segment.lacks_rows(inner.hardened) {
+                gone = gone.with(segment.columns_on(drive));
+            }
+            let is_for_good = segment.stream.is_metadata() || !segment.survives(gone);
+            if is_for_good { Loss::ForGood } else { Loss::UntilBack }
+        };
+        inner.lost_segments(drive, is_lost).map(loss).max().unwrap_or(Loss::Nothing)
     }
 
-    /// The same with how much it is.
+    /// How much would be lost without a drive, or could not be read.
     pub(crate) fn lost_without(&self, drive: DriveIndex, is_lost: &dyn Fn(DriveIndex) -> bool) -> Losses {
         let inner = self.inner.read();
         let mut losses = Losses { table: self.loses_table(drive, is_lost), ..Losses::default() };
-        for segment in inner.lost_segments(drive, is_lost) {
+        for (_, segment) in inner.lost_segments(drive, is_lost) {
             losses.segments += 1;
             losses.bytes += u64::from(segment.live_sectors) * quoin_base::SECTOR_BYTES;
         }
@@ -84,24 +117,6 @@ impl SegmentTable {
         let durable = self.table_slabs.named_before();
         self.table_slabs.named().iter().any(|columns| is_last(columns))
             || durable.iter().any(|columns| is_last(columns)) && !planted(Bug::CountUnnamed)
-    }
-
-    /// What is lost as drives are, in words; `None` if nothing.
-    pub(crate) fn lost_now(&self) -> Option<String> {
-        let inner = self.inner.read();
-        let is_lost = |drive: DriveIndex| !inner.held_slabs.contains_key(&drive);
-        let in_use = inner.segments.iter().filter(|segment| segment.state != SegmentState::Free);
-        let lost = in_use.filter(|segment| !segment.survives(segment.lost_if(&is_lost, None))).count();
-        let has_table = self
-            .table_slabs
-            .named()
-            .iter()
-            .all(|columns| !columns.iter().all(|column| is_lost(column.drive)));
-        match (lost, has_table) {
-            (0, true) => None,
-            (0, false) => Some("its table of segments is on no other drive".to_owned()),
-            (count, _) => Some(format!("{count} segments lack more columns than they can do without")),
-        }
     }
 
     /// How many failures all that is in use survives.
@@ -134,7 +149,16 @@ impl SegmentTable {
     }
 
     /// The pool goes on without a drive, as the table of members of this generation says, which is durable.
-    pub(crate) fn lose(&self, drive: DriveIndex, is_absent: bool, members: MembersGeneration) {
+    ///
+    /// # Errors
+    /// In words: something of which the drive has a part came to it since it was asked what would be lost, and cannot do without
+    /// it. It is in the journal still.
+    pub(crate) fn lose(
+        &self,
+        drive: DriveIndex,
+        is_absent: bool,
+        members: MembersGeneration,
+    ) -> Result<(), String> {
         let mut inner = self.inner.write();
         // Nothing more is put there.
         inner.free_slabs.remove(&drive);
@@ -144,27 +168,32 @@ impl SegmentTable {
             inner.absent.insert(drive);
         }
         // What no flush has hardened there may be lost with it.
-        let hardened = inner.hardened;
+        let (hardened, mut lost) = (inner.hardened, 0);
         for id in 1..inner.segments.len() {
             let segment = &inner.segments[id];
-            let may_lack_rows = segment.state == SegmentState::Open
-                || segment.written_in > hardened
-                || segment.placed_sectors > 0
-                || segment.last_placed.is_some();
-            if segment.state != SegmentState::Free && may_lack_rows {
-                inner.miss(id as u32, drive);
+            if segment.state == SegmentState::Free || !segment.may_lack_rows(hardened) {
+                continue;
+            }
+            let lacks_rows = segment.lacks_rows(hardened);
+            if !inner.miss(id as u32, &[drive]) && lacks_rows {
+                lost += 1;
             }
         }
         self.table_slabs.lose(drive);
+        self.note_unreadable(&inner);
         self.may_be_displaced.store(true, Ordering::Release);
         self.losses.fetch_add(1, Ordering::AcqRel);
         inner.members_known = inner.members_known.max(members);
+        match lost {
+            0 => Ok(()),
+            lost => Err(format!("{lost} segments got rows that no drive has hardened that is left")),
+        }
     }
 
-    /// The same for an opening: the root says what its table knows of losses.
+    /// The same for an opening, of drives that were lost at once: the root says what its table knows of losses.
     pub(super) fn lose_before(
         &self,
-        drive: DriveIndex,
+        drives: &[DriveIndex],
         members: MembersGeneration,
         root: CheckpointGeneration,
     ) {
@@ -174,17 +203,19 @@ impl SegmentTable {
                 let segment = &inner.segments[id];
                 let may_lack_rows = segment.state == SegmentState::Open || segment.written_in >= root;
                 if segment.state != SegmentState::Free && may_lack_rows {
-                    inner.miss(id as u32, drive);
+                    inner.miss(id as u32, drives);
                 }
             }
         }
-        self.table_slabs.lose(drive);
+        inner.lost_before.push(drives.to_vec());
+        drives.iter().for_each(|drive| self.table_slabs.lose(*drive));
     }
 
     /// It knows of all drives that were lost up to this table of members.
     pub(super) fn knows_losses_of(&self, members: MembersGeneration) {
         let mut inner = self.inner.write();
         inner.members_known = inner.members_known.max(members);
+        self.note_unreadable(&inner);
     }
 
     /// Grows with every drive that is lost or leaves: open segments may have become unfit to be added to.
@@ -244,37 +275,42 @@ impl Inner {
         &'a self,
         drive: DriveIndex,
         is_lost: &'a dyn Fn(DriveIndex) -> bool,
-    ) -> impl Iterator<Item = &'a Segment> {
+    ) -> impl Iterator<Item = (u32, &'a Segment)> {
         let before = self.named_before();
         let is_lost_then = move |other: DriveIndex| other == drive || is_lost(other);
         // What is quarantined may be in the last checkpoint.
         let in_use = (0..).zip(&self.segments).filter(|(_, segment)| segment.state != SegmentState::Free);
-        let lost = in_use.filter(move |(id, segment)| {
+        in_use.filter(move |(id, segment)| {
             let before = before.get(id);
             let mut left = before.into_iter().flatten();
             let is_concerned =
                 !segment.columns_on(drive).is_empty() || left.any(|left| left.column.drive == drive);
             is_concerned && !segment.survives(segment.lost_if(&is_lost_then, before))
-        });
-        lost.map(|(_, segment)| segment)
+        })
     }
 
-    /// The column of a segment on a drive is missing from now on, if there is one.
-    fn miss(&mut self, id: u32, drive: DriveIndex) {
+    /// The columns of a segment on drives are missing from now on, if there are any. False, and nothing has happened, if the
+    /// segment cannot do without so many.
+    fn miss(&mut self, id: u32, drives: &[DriveIndex]) -> bool {
         let segment = &mut self.segments[id as usize];
-        let missing = segment.stripes.missing.with(segment.columns_on(drive));
-        if missing != segment.stripes.missing {
-            segment.stripes.missing = missing;
-            self.dirty(id);
+        let here = drives.iter().map(|drive| segment.columns_on(*drive));
+        let missing = here.fold(segment.stripes.missing, ColumnSet::with);
+        if missing == segment.stripes.missing {
+            return true;
         }
+        if !segment.survives(missing) {
+            return false;
+        }
+        segment.stripes.missing = missing;
+        self.dirty(id);
+        true
     }
 
     /// Columns of a segment on drives that are not there any more are missing: it was opened after the checkpoint.
     pub(super) fn miss_absent(&mut self, id: u32) {
-        for column in self.segments[id as usize].stripes.columns.clone().iter() {
-            if !self.held_slabs.contains_key(&column.drive) {
-                self.miss(id, column.drive);
-            }
+        // In the order in which they were lost.
+        for drives in self.lost_before.clone() {
+            self.miss(id, &drives);
         }
     }
 

@@ -59,6 +59,9 @@ pub(crate) struct Displaced {
     pub lacking_bytes: u64,
     /// Bytes of those on drives that may come back.
     pub absent_bytes: u64,
+    /// Segments that lack more columns than they can do without, and the live bytes in them.
+    pub unreadable_segments: u64,
+    pub unreadable_bytes: u64,
 }
 
 impl Segment {
@@ -77,7 +80,7 @@ impl Segment {
 
 impl Inner {
     /// The columns of a segment that do not hold what they should, or whose drive is gone.
-    fn gone(&self, segment: &Segment) -> ColumnSet {
+    pub(super) fn gone(&self, segment: &Segment) -> ColumnSet {
         let columns = segment.stripes.columns.iter().enumerate();
         let lost = columns.filter(|(_, column)| !self.held_slabs.contains_key(&column.drive));
         lost.fold(segment.stripes.missing, |set, (place, _)| set.with(ColumnSet::one(place)))
@@ -306,6 +309,10 @@ impl SegmentTable {
             if !inner.gone(segment).is_empty() {
                 displaced.degraded_segments += 1;
                 displaced.degraded_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+                if inner.is_unreadable(segment) {
+                    displaced.unreadable_segments += 1;
+                    displaced.unreadable_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+                }
                 let of_column = segment.written_bytes / u64::from(segment.stripes.geometry.data);
                 displaced.lacking_bytes += inner.to_be_made(segment).len() as u64 * of_column;
                 displaced.absent_bytes +=

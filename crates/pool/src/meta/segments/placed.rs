@@ -128,6 +128,7 @@ impl SegmentTable {
             inner.free_ids.remove(&opened.id.0);
             inner.dirty(opened.id.0);
             inner.miss_absent(opened.id.0);
+            self.note_unreadable(&inner);
         } else if known.generation != opened.generation || known.stream != Stream::Placed {
             return Err(damaged("the journal says that it was opened anew, and it was not"));
         }

@@ -1,0 +1,104 @@
+//! Segments that cannot be read as drives are, because more of them are away than the layout tolerates.
+//!
+//! Nothing of them is lost: they are as they were when the drives are back. Until then nothing touches them. They are not
+//! cleaned, moved or converted, and what cannot be read of them does not count as damaged. What is overwritten or unmapped in
+//! them is given back as always.
+
+use super::{Inner, Losses, Segment, SegmentState, SegmentTable};
+use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
+use quoin_world::atomic::Ordering;
+use std::collections::BTreeSet;
+
+/// What an opening finds that it cannot read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct LostNow {
+    /// The pool cannot be opened without it, in words.
+    pub metadata: Option<String>,
+    /// Segments of data, and the live bytes in them, that are readable again when drives are back.
+    pub segments: u64,
+    pub bytes: u64,
+}
+
+impl Inner {
+    /// Whether a segment has something in it that follows from nothing as drives are.
+    pub(super) fn is_unreadable(&self, segment: &Segment) -> bool {
+        segment.state != SegmentState::Free && !segment.survives(self.gone(segment))
+    }
+}
+
+impl SegmentTable {
+    /// Whether there may be a segment that cannot be read as drives are: while false, nobody has to look.
+    pub(crate) fn may_be_unreadable(&self) -> bool {
+        self.may_be_unreadable.load(Ordering::Acquire)
+    }
+
+    /// Drives were lost or are back. Called with the lock under which that is noted.
+    pub(super) fn note_unreadable(&self, inner: &Inner) {
+        let is_any = inner.segments.iter().any(|segment| inner.is_unreadable(segment));
+        self.may_be_unreadable.store(is_any, Ordering::Release);
+    }
+
+    /// The segments that cannot be read as drives are.
+    pub(crate) fn unreadable(&self) -> BTreeSet<u32> {
+        if !self.may_be_unreadable() {
+            return BTreeSet::new();
+        }
+        let inner = self.inner.read();
+        let unreadable = (0..).zip(&inner.segments).filter(|(_, segment)| inner.is_unreadable(segment));
+        unreadable.map(|(id, _)| id).collect()
+    }
+
+    /// Whether a segment cannot be read as drives are.
+    pub(crate) fn is_unreadable(&self, id: SegmentId) -> bool {
+        if !self.may_be_unreadable() {
+            return false;
+        }
+        let inner = self.inner.read();
+        inner.segments.get(id.0 as usize).is_some_and(|segment| inner.is_unreadable(segment))
+    }
+
+    /// Whether there is any segment that cannot be read.
+    pub(crate) fn is_any_unreadable(&self) -> bool {
+        !self.unreadable().is_empty()
+    }
+
+    /// What would be lost for good without an absent drive: it follows from nothing now, and the drive has a part of it.
+    pub(crate) fn last_copies_on(&self, drive: DriveIndex) -> Losses {
+        let inner = self.inner.read();
+        let mut losses = Losses::default();
+        for segment in inner.segments.iter().filter(|segment| inner.is_unreadable(segment)) {
+            if !segment.columns_on(drive).without(segment.stripes.missing).is_empty() {
+                losses.segments += 1;
+                losses.bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+            }
+        }
+        losses
+    }
+
+    /// What cannot be read as drives are, when the pool is about to be opened.
+    pub(crate) fn lost_now(&self) -> LostNow {
+        let inner = self.inner.read();
+        let is_lost = |drive: DriveIndex| !inner.held_slabs.contains_key(&drive);
+        let mut lost = LostNow::default();
+        let mut of_metadata = 0;
+        for segment in inner.segments.iter().filter(|segment| inner.is_unreadable(segment)) {
+            // What is marked on more columns than that is nowhere.
+            if segment.stream.is_metadata() || !segment.survives(segment.stripes.missing) {
+                of_metadata += 1;
+            } else {
+                lost.segments += 1;
+                lost.bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+            }
+        }
+        let named = self.table_slabs.named();
+        let has_table = !named.iter().any(|columns| columns.iter().all(|column| is_lost(column.drive)));
+        lost.metadata = match (of_metadata, has_table) {
+            (0, true) => None,
+            (0, false) => Some("its table of segments is on no other drive".to_owned()),
+            (count, _) => {
+                Some(format!("{count} segments of metadata lack more columns than they can do without"))
+            }
+        };
+        lost
+    }
+}

@@ -1,0 +1,206 @@
+//! More drives are lost than the layout tolerates: what follows from nothing fails to be read, everything else serves, and all
+//! is there again when the drives are back.
+
+use crate::rig::{Rig, create, pattern, read};
+use quoin_base::{ByteRange, DriveIndex, MIB, VolumeId};
+use quoin_drive::MemberState;
+use quoin_pool::{Pool, PoolError, PoolState, Protection};
+use quoin_world::World;
+use std::time::Duration;
+
+const WRITE: u64 = 64 << 10;
+const WRITES: u64 = 60;
+const BLOCK: u64 = 8 << 10;
+/// The drive that is lost after the first.
+const SECOND: u16 = 3;
+
+/// Layouts with the drives that they have here: one more at least than they take.
+const LAYOUTS: [(&str, usize); 3] = [("mirror", 4), ("2+1", 5), ("raid5", 6)];
+
+async fn fill(pool: &Pool, volume: VolumeId, tag: u64) {
+    for at in 0..WRITES {
+        pool.write(volume, at * WRITE, vec![pattern(tag + at, WRITE as usize)]).await.unwrap();
+    }
+}
+
+/// How many blocks fail to be read. All others are right.
+async fn unreadable(pool: &Pool, volume: VolumeId, tag: u64) -> u64 {
+    let mut failed = 0;
+    for at in 0..WRITES {
+        let expected = pattern(tag + at, WRITE as usize).to_vec();
+        for block in (0..WRITE).step_by(BLOCK as usize) {
+            match pool.read(volume, ByteRange::new(at * WRITE + block, BLOCK)).await {
+                Ok(slices) => {
+                    let bytes: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+                    assert!(bytes == expected[block as usize..][..BLOCK as usize], "{at} {block}");
+                }
+                Err(PoolError::Medium { unread: true, .. }) => failed += 1,
+                Err(error) => panic!("{at} {block}: {error}"),
+            }
+        }
+    }
+    failed
+}
+
+fn state(pool: &Pool, drive: u16) -> MemberState {
+    pool.members().get(DriveIndex(drive)).unwrap().state
+}
+
+/// Waits until nothing is left to be made again.
+async fn whole(world: &dyn World, pool: &Pool, tolerates: u8) {
+    for _ in 0..600 {
+        let Protection { degraded_segments, tolerates: now, .. } = pool.protection();
+        if degraded_segments == 0 && now == tolerates {
+            return;
+        }
+        world.sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{:?}, {:?}", pool.protection(), pool.stats());
+}
+
+#[test]
+fn what_two_drives_alone_have_is_there_again_when_they_are() {
+    for (seed, (text, drives)) in (1..).zip(LAYOUTS) {
+        for errs in [false, true] {
+            let rig = Rig::of_drives(seed, text.parse().unwrap(), drives, 48 * MIB);
+            let pool = rig.open();
+            let disks = rig.disks.clone();
+            let (old, new) = rig.run(|world| async move {
+                let (old, other) = (create(&pool).await, create(&pool).await);
+                fill(&pool, old, 0).await;
+                pool.drain().await.unwrap();
+                disks[0].vanish();
+                fill(&pool, other, 1000).await;
+                pool.drain().await.unwrap();
+                assert_eq!(pool.protection().unreadable_segments, 0, "{text}");
+                assert_eq!(unreadable(&pool, old, 0).await, 0, "{text}");
+                // The second answers with errors, or is away too.
+                if errs {
+                    disks[SECOND as usize].fail()
+                } else {
+                    disks[SECOND as usize].vanish()
+                }
+                fill(&pool, other, 2000).await;
+                pool.drain().await.unwrap();
+                assert_eq!(pool.state(), PoolState::Online, "{text}");
+                assert_eq!([0, SECOND].map(|drive| state(&pool, drive)), [MemberState::Absent; 2], "{text}");
+                let Protection { tolerates, unreadable_segments, unreadable_bytes, .. } = pool.protection();
+                assert!(
+                    tolerates == 0 && unreadable_segments > 0 && unreadable_bytes > 0,
+                    "{text} {:?}",
+                    pool.protection()
+                );
+                let lost = unreadable(&pool, old, 0).await;
+                assert!(lost > 0 && lost * BLOCK <= unreadable_bytes, "{text}: {lost} of {unreadable_bytes}");
+                assert!(lost < WRITES * WRITE / BLOCK, "{text}: others serve");
+                // New volumes, and what was written since, are whole.
+                let new = create(&pool).await;
+                fill(&pool, new, 3000).await;
+                pool.drain().await.unwrap();
+                assert_eq!(unreadable(&pool, other, 2000).await, 0, "{text}");
+                assert_eq!(unreadable(&pool, new, 3000).await, 0, "{text}");
+                // Neither the repair delay nor an administrator gives up the last copy.
+                pool.set_repair_delay(Duration::ZERO);
+                assert!(pool.give_up_absent().await.unwrap().is_empty(), "{text}");
+                let refused = pool.fail_drive(DriveIndex(SECOND)).await.unwrap_err().to_string();
+                assert!(refused.contains("bytes of data") && refused.contains("would be lost"), "{refused}");
+                assert!(pool.remove_drive(DriveIndex(0)).await.is_err(), "{text}");
+                world.sleep(Duration::from_secs(5)).await;
+                assert_eq!(unreadable(&pool, old, 0).await, lost, "{text}");
+                assert_eq!(pool.stats().lost_blocks, 0);
+                assert!(pool.take_damage().is_empty(), "{text}: nothing is damaged");
+                // One of them is enough: the other follows from it.
+                pool.set_repair_delay(Duration::from_secs(3600));
+                disks[SECOND as usize].revive();
+                assert_eq!(pool.take_back(disks[SECOND as usize].clone()).await.unwrap(), DriveIndex(SECOND));
+                assert_eq!(unreadable(&pool, old, 0).await, 0, "{text}");
+                assert_eq!(pool.protection().unreadable_segments, 0, "{text}");
+                disks[0].revive();
+                assert_eq!(pool.take_back(disks[0].clone()).await.unwrap(), DriveIndex(0));
+                whole(&*world, &pool, 1).await;
+                assert_eq!(unreadable(&pool, other, 2000).await, 0, "{text}");
+                pool.close().await.unwrap();
+                (old, new)
+            });
+            rig.check();
+            let pool = rig.open();
+            rig.run(|_| async move {
+                assert_eq!(unreadable(&pool, old, 0).await, 0, "{text}");
+                assert_eq!(unreadable(&pool, new, 3000).await, 0, "{text}");
+            });
+        }
+    }
+}
+
+#[test]
+fn what_is_overwritten_or_unmapped_meanwhile_stays_so() {
+    let rig = Rig::of_drives(11, "mirror".parse().unwrap(), 4, 48 * MIB);
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        fill(&pool, volume, 0).await;
+        pool.drain().await.unwrap();
+        disks[0].vanish();
+        fill(&pool, create(&pool).await, 1000).await;
+        pool.drain().await.unwrap();
+        disks[SECOND as usize].vanish();
+        fill(&pool, create(&pool).await, 1000).await;
+        pool.drain().await.unwrap();
+        assert!(unreadable(&pool, volume, 0).await > 0);
+        fill(&pool, volume, 2000).await;
+        pool.unmap(volume, ByteRange::new(0, WRITE)).await.unwrap();
+        pool.drain().await.unwrap();
+        assert_eq!(read(&pool, volume, 0, WRITE).await, vec![0; WRITE as usize]);
+        pool.write(volume, 0, vec![pattern(2000, WRITE as usize)]).await.unwrap();
+        pool.drain().await.unwrap();
+        // Nothing waits for the drives any more, so they may be given up.
+        assert_eq!(unreadable(&pool, volume, 2000).await, 0);
+        assert_eq!(pool.protection().unreadable_bytes, 0);
+        for disk in [&disks[0], &disks[SECOND as usize]] {
+            disk.revive();
+            pool.take_back(disk.clone()).await.unwrap();
+        }
+        whole(&*world, &pool, 1).await;
+        assert_eq!(unreadable(&pool, volume, 2000).await, 0);
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+#[test]
+fn a_crash_meanwhile_changes_nothing() {
+    let rig = Rig::of_drives(12, "raid5".parse().unwrap(), 6, 48 * MIB);
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    let (old, other, lost) = rig.run(|_| async move {
+        let (old, other) = (create(&pool).await, create(&pool).await);
+        fill(&pool, old, 0).await;
+        pool.drain().await.unwrap();
+        disks[0].vanish();
+        fill(&pool, other, 1000).await;
+        pool.drain().await.unwrap();
+        disks[SECOND as usize].vanish();
+        fill(&pool, other, 2000).await;
+        let lost = unreadable(&pool, old, 0).await;
+        assert!(lost > 0);
+        (old, other, lost)
+    });
+    rig.world.crash();
+    [0, SECOND].into_iter().for_each(|disk| rig.disks[usize::from(disk)].vanish());
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    rig.run(|world| async move {
+        assert_eq!(unreadable(&pool, old, 0).await, lost);
+        assert_eq!(unreadable(&pool, other, 2000).await, 0);
+        for disk in [&disks[0], &disks[SECOND as usize]] {
+            disk.revive();
+            pool.take_back(disk.clone()).await.unwrap();
+        }
+        whole(&*world, &pool, 1).await;
+        assert_eq!(unreadable(&pool, old, 0).await, 0);
+        assert_eq!(unreadable(&pool, other, 2000).await, 0);
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
