@@ -466,14 +466,16 @@ impl Scrub {
                 Err(error) => error.to_string(),
             };
             tracing::error!(number = number.0, %reason, "the scrub cannot read a block as it was written");
+            // It is looked at when the drives are back that it waits for.
+            if read.is_err() && self.slice().segments.table.is_unreadable(segment) {
+                return Ok(false);
+            }
             let mut state = self.state.lock();
             match read {
                 Ok(_) => {
                     state.counts.damaged_blocks += 1;
                     state.unreadable.block(number, reason);
                 }
-                // It is looked at when the drives are back that it waits for.
-                Err(_) if self.slice().segments.table.is_unreadable(segment) => {}
                 Err(_) => {
                     state.counts.failed_reads += 1;
                     state.note(format!("block {number}: {reason}"));
