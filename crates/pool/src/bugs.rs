@@ -153,9 +153,9 @@ pub enum Bug {
     ReturnBeforeFlags = 201,
     /// What a drive that came back lacks counts as there.
     ForgetMissed = 202,
-    /// The repair delay gives up a drive that holds the last copy of something.
+    /// The repair delay gives up a drive that holds the last copy of something. A test of the pool finds it.
     GiveUpLast = 240,
-    /// A block that cannot be read while drives are away is given up like one that is damaged.
+    /// A block that cannot be read while drives are away is given up like one that is damaged. A test of the pool finds it.
     FreeUnreadable = 241,
     /// A pool is opened with whatever voters are there.
     OpenMinority = 203,

@@ -131,7 +131,9 @@ impl BootRun {
     async fn boot(&mut self) -> Result<End, String> {
         self.admit().await?;
         let any_away = self.disks.iter().any(|disk| disk.is_away());
-        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled && !any_away {
+        // A check does without what the pool went on without, and finds what cannot be read.
+        let is_all_there = !any_away && self.faults != Faults::Beyond;
+        if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled && is_all_there {
             self.check().await?;
         }
         if self.faults == Faults::Hang && self.shared.may_fail {

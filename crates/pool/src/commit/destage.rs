@@ -382,7 +382,6 @@ impl Committer {
     /// while drives are away that hold the last copies of something: it may be one of these.
     async fn put_unread_back(&mut self, composed: &mut Vec<Composed>) {
         let slice = self.slice.clone();
-        let may_come_back = slice.segments.table.is_any_unreadable() && !planted(Bug::FreeUnreadable);
         for mut block in std::mem::take(composed) {
             let key = block.taken.key;
             if !matches!(block.content, Composition::Unread) {
@@ -392,7 +391,9 @@ impl Committer {
             }
             let now = slice.world().now();
             let (tries, waited) = self.retries.failed(key, block.taken.newest(), now);
-            let is_lost = !may_come_back
+            let may_be_lost = tries >= TRIES || waited >= WAITED_FOR;
+            let is_lost = may_be_lost
+                && !self.awaits_drives(&block).await
                 && (tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
                     || waited >= WAITED_FOR
                         && slice.forks.await_destage()
@@ -413,6 +414,20 @@ impl Committer {
             }
         }
         slice.counters.progress.unread(self.retries.count());
+    }
+
+    /// Whether what a block is written over may be there again when drives are back.
+    async fn awaits_drives(&self, block: &Composed) -> bool {
+        let slice = &self.slice;
+        if slice.store.absent_drives().next().is_none() || planted(Bug::FreeUnreadable) {
+            return false;
+        }
+        // It may follow from something that cannot be read in turn.
+        let Some(layer) = block.layer.as_ref().filter(|_| !slice.segments.table.is_any_unreadable()) else {
+            return true;
+        };
+        let place = slice.place_of(layer, block.taken.key.index).await.ok().flatten();
+        place.is_some_and(|place| slice.segments.table.awaits(place.location.segment()))
     }
 
     /// Whether a block cannot be read again and again while every drive reads other places.

@@ -65,7 +65,7 @@ impl Slice {
                     let offset = range.offset;
                     let reason =
                         format!("the checksum of what was placed in segment {segment} at {offset} differs");
-                    return Err(damaged(reason, false));
+                    return Err(damaged(reason, self.segments.table.awaits(segment)));
                 }
             },
         };

@@ -483,7 +483,11 @@ impl Slice {
             let reason = match read {
                 Ok(_) => {
                     let (segment, offset) = (found.location.segment(), found.location.offset_bytes());
-                    Ok(format!("the checksum of block {number} in segment {segment} at {offset} differs"))
+                    let text =
+                        format!("the checksum of block {number} in segment {segment} at {offset} differs");
+                    // A drive that is away may have it right.
+                    let awaits = self.segments.table.awaits(segment);
+                    if awaits { Err(format!("{text}; a drive with it is away")) } else { Ok(text) }
                 }
                 Err(error) => Err(error.to_string()),
             };

@@ -1,10 +1,10 @@
 //! More drives are lost than the layout tolerates: what follows from nothing fails to be read, everything else serves, and all
 //! is there again when the drives are back.
 
-use crate::rig::{Rig, create, pattern, read};
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, MIB, VolumeId};
 use quoin_drive::MemberState;
-use quoin_pool::{Pool, PoolError, PoolState, Protection};
+use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, Protection};
 use quoin_world::World;
 use std::time::Duration;
 
@@ -47,10 +47,10 @@ fn state(pool: &Pool, drive: u16) -> MemberState {
 }
 
 /// Waits until nothing is left to be made again.
-async fn whole(world: &dyn World, pool: &Pool, tolerates: u8) {
+async fn whole_again(world: &dyn World, pool: &Pool) {
     for _ in 0..600 {
         let Protection { degraded_segments, tolerates: now, .. } = pool.protection();
-        if degraded_segments == 0 && now == tolerates {
+        if degraded_segments == 0 && now == 1 {
             return;
         }
         world.sleep(Duration::from_millis(100)).await;
@@ -117,7 +117,7 @@ fn what_two_drives_alone_have_is_there_again_when_they_are() {
                 assert_eq!(pool.protection().unreadable_segments, 0, "{text}");
                 disks[0].revive();
                 assert_eq!(pool.take_back(disks[0].clone()).await.unwrap(), DriveIndex(0));
-                whole(&*world, &pool, 1).await;
+                whole_again(&*world, &pool).await;
                 assert_eq!(unreadable(&pool, other, 2000).await, 0, "{text}");
                 pool.close().await.unwrap();
                 (old, new)
@@ -161,7 +161,7 @@ fn what_is_overwritten_or_unmapped_meanwhile_stays_so() {
             disk.revive();
             pool.take_back(disk.clone()).await.unwrap();
         }
-        whole(&*world, &pool, 1).await;
+        whole_again(&*world, &pool).await;
         assert_eq!(unreadable(&pool, volume, 2000).await, 0);
         pool.close().await.unwrap();
     });
@@ -197,10 +197,189 @@ fn a_crash_meanwhile_changes_nothing() {
             disk.revive();
             pool.take_back(disk.clone()).await.unwrap();
         }
-        whole(&*world, &pool, 1).await;
+        whole_again(&*world, &pool).await;
         assert_eq!(unreadable(&pool, old, 0).await, 0);
         assert_eq!(unreadable(&pool, other, 2000).await, 0);
         pool.close().await.unwrap();
     });
     rig.check();
+}
+
+/// Two drives of four are lost one after the other; `volume` was filled before. Returns the blocks that only these two have.
+async fn lose_two(
+    pool: &Pool,
+    disks: &[std::sync::Arc<quoin_world_sim::SimDisk>],
+    volume: VolumeId,
+) -> Vec<u64> {
+    disks[0].vanish();
+    fill(pool, create(pool).await, 1000).await;
+    pool.drain().await.unwrap();
+    disks[SECOND as usize].vanish();
+    fill(pool, create(pool).await, 1000).await;
+    pool.drain().await.unwrap();
+    let mut failed = Vec::new();
+    for at in (0..WRITES * WRITE).step_by(BLOCK as usize) {
+        if pool.read(volume, ByteRange::new(at, BLOCK)).await.is_err() {
+            failed.push(at);
+        }
+    }
+    failed
+}
+
+#[test]
+fn a_part_of_a_block_that_cannot_be_read_is_not_written_and_a_whole_one_is() {
+    let rig = Rig::of_drives(13, "mirror".parse().unwrap(), 4, 48 * MIB);
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        fill(&pool, volume, 0).await;
+        pool.drain().await.unwrap();
+        let failed = lose_two(&pool, &disks, volume).await;
+        let sector = vec![pattern(9, 512)];
+        let (whole, part) = (failed[0], failed[1]);
+        let is_medium =
+            |outcome: Result<(), PoolError>| matches!(outcome, Err(PoolError::Medium { unread: true, .. }));
+        assert!(is_medium(pool.write(volume, part, sector.clone()).await));
+        assert!(is_medium(pool.unmap(volume, ByteRange::new(part + 512, 512)).await));
+        // Whole blocks between parts of others that can be read, and parts of one that is buffered whole.
+        pool.write(volume, whole, vec![pattern(8, BLOCK as usize)]).await.unwrap();
+        pool.write(volume, whole, sector.clone()).await.unwrap();
+        let there = (0..WRITES * WRITE).step_by(BLOCK as usize).find(|at| !failed.contains(at)).unwrap();
+        pool.write(volume, there, sector.clone()).await.unwrap();
+        pool.drain().await.unwrap();
+        assert_eq!(read(&pool, volume, whole, 512).await, sector[0].to_vec());
+        disks[SECOND as usize].revive();
+        pool.take_back(disks[SECOND as usize].clone()).await.unwrap();
+        pool.write(volume, part, sector.clone()).await.unwrap();
+        assert_eq!(read(&pool, volume, part, 512).await, sector[0].to_vec());
+        disks[0].revive();
+        pool.take_back(disks[0].clone()).await.unwrap();
+        whole_again(&*world, &pool).await;
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+#[test]
+fn a_block_that_was_written_in_part_before_the_loss_waits_for_the_drives() {
+    let rig = Rig::of_drives(14, "mirror".parse().unwrap(), 4, 48 * MIB);
+    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
+    let disks = rig.disks.clone();
+    rig.run(|world| async move {
+        let (volume, other) = (create(&pool).await, create(&pool).await);
+        fill(&pool, volume, 0).await;
+        pool.drain().await.unwrap();
+        disks[0].vanish();
+        fill(&pool, other, 1000).await;
+        pool.drain().await.unwrap();
+        // A sector of each block. Nothing of it is destaged when the other drive goes.
+        let blocks: Vec<u64> = (0..WRITES).map(|at| at * WRITE).collect();
+        for at in &blocks {
+            pool.write(volume, *at, vec![pattern(7, 512)]).await.unwrap();
+        }
+        disks[SECOND as usize].vanish();
+        pool.drain().await.unwrap();
+        assert!(pool.protection().unreadable_segments > 0);
+        let waiting = pool.stats().buffered_bytes;
+        assert!(waiting > 0, "some wait");
+        // The buffer is filled as far as blocks are given up otherwise.
+        for at in 0..4 {
+            pool.write(other, at * WRITE, vec![pattern(2000 + at, WRITE as usize)]).await.unwrap();
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        world.sleep(Duration::from_secs(20)).await;
+        assert_eq!(pool.stats().lost_blocks, 0);
+        assert_eq!(pool.state(), PoolState::Online);
+        disks[SECOND as usize].revive();
+        pool.take_back(disks[SECOND as usize].clone()).await.unwrap();
+        pool.drain().await.unwrap();
+        assert_eq!(pool.stats().buffered_bytes, 0);
+        for (at, block) in blocks.iter().enumerate() {
+            let mut expected = pattern(at as u64, WRITE as usize).to_vec();
+            expected[..512].copy_from_slice(&pattern(7, 512));
+            assert!(read(&pool, volume, *block, WRITE).await == expected, "{at}");
+        }
+        disks[0].revive();
+        pool.take_back(disks[0].clone()).await.unwrap();
+        whole_again(&*world, &pool).await;
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+#[test]
+fn a_restart_serves_the_rest_only_if_it_is_asked_to() {
+    let rig = Rig::of_drives(15, "mirror".parse().unwrap(), 4, 48 * MIB);
+    let pool = rig.open();
+    let volume = rig.run(|_| async move {
+        let volume = create(&pool).await;
+        fill(&pool, volume, 0).await;
+        pool.close().await.unwrap();
+        volume
+    });
+    [0, SECOND].into_iter().for_each(|disk| rig.disks[usize::from(disk)].vanish());
+    let there: Vec<_> =
+        rig.disks.iter().map(|disk| disk.clone() as std::sync::Arc<dyn quoin_world::Disk>).collect();
+    let open = |options: PoolOptions| {
+        let there = there.clone();
+        rig.run(|world| async move {
+            let set = quoin_drive::DriveSet::open_some(there).await.unwrap();
+            Pool::open(world, set.drives, options).await
+        })
+    };
+    let refused = open(options()).err().unwrap().to_string();
+    for said in ["segments with", "bytes of data could not be read", "--without-missing"] {
+        assert!(refused.contains(said), "{refused}");
+    }
+    let pool = open(PoolOptions { without_missing: true, ..options() }).unwrap();
+    let disks = rig.disks.clone();
+    rig.run(|world| async move {
+        let lost = unreadable(&pool, volume, 0).await;
+        assert!(lost > 0);
+        fill(&pool, create(&pool).await, 3000).await;
+        for disk in [&disks[0], &disks[SECOND as usize]] {
+            disk.revive();
+            pool.take_back(disk.clone()).await.unwrap();
+        }
+        assert_eq!(unreadable(&pool, volume, 0).await, 0);
+        whole_again(&*world, &pool).await;
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn the_last_copy_is_not_given_up_and_the_planted_bugs_give_it_up() {
+    use quoin_pool::bugs::{Bug, plant};
+    for bug in [None, Some(Bug::GiveUpLast), Some(Bug::FreeUnreadable)] {
+        plant(bug);
+        let rig = Rig::of_drives(14, "mirror".parse().unwrap(), 4, 48 * MIB);
+        let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
+        let disks = rig.disks.clone();
+        let (given_up, lost) = rig.run(|world| async move {
+            let (volume, other) = (create(&pool).await, create(&pool).await);
+            fill(&pool, volume, 0).await;
+            pool.drain().await.unwrap();
+            disks[0].vanish();
+            fill(&pool, other, 1000).await;
+            pool.drain().await.unwrap();
+            for at in 0..WRITES {
+                pool.write(volume, at * WRITE, vec![pattern(7, 512)]).await.unwrap();
+            }
+            disks[SECOND as usize].vanish();
+            pool.drain().await.unwrap();
+            for at in 0..4 {
+                pool.write(other, at * WRITE, vec![pattern(2000 + at, WRITE as usize)]).await.unwrap();
+                world.sleep(Duration::from_millis(100)).await;
+            }
+            world.sleep(Duration::from_secs(20)).await;
+            pool.set_repair_delay(Duration::ZERO);
+            (pool.give_up_absent().await.unwrap(), pool.stats().lost_blocks)
+        });
+        plant(None);
+        let found = (!given_up.is_empty(), lost > 0);
+        assert_eq!(found, (bug == Some(Bug::GiveUpLast), bug == Some(Bug::FreeUnreadable)), "{bug:?}");
+    }
 }

@@ -74,7 +74,9 @@ impl Scrub {
             if !is_there || self.slice().segments.table.generation(id) != Some(generation) {
                 return Ok(Rows::Sound);
             }
-            let Some(row) = row else { return Ok(Rows::Damaged(at)) };
+            // It is looked at when the drives are back that it waits for.
+            let waits = row.is_none() && self.slice().segments.table.is_unreadable(id);
+            let Some(row) = row else { return Ok(if waits { Rows::Sound } else { Rows::Damaged(at) }) };
             at += u64::from(row.len_bytes.get());
             self.count(|counts| {
                 (counts.rows, counts.bytes) = (counts.rows + 1, counts.bytes + PAGE_BYTES as u64)

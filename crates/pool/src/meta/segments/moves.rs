@@ -59,7 +59,7 @@ pub(crate) struct Displaced {
     pub lacking_bytes: u64,
     /// Bytes of those on drives that may come back.
     pub absent_bytes: u64,
-    /// Segments that lack more columns than they can do without, and the live bytes in them.
+    /// Segments that lack more columns than they can do without, and the bytes in them that maps lead to, or will.
     pub unreadable_segments: u64,
     pub unreadable_bytes: u64,
 }
@@ -73,7 +73,7 @@ impl Segment {
             && self.written_in <= inner.hardened
     }
 
-    fn holds_anything(&self) -> bool {
+    pub(super) fn holds_anything(&self) -> bool {
         self.live_sectors > 0 || self.last_placed.is_some() || self.placed_sectors > 0
     }
 }
@@ -305,14 +305,11 @@ impl SegmentTable {
             return displaced;
         }
         let inner = self.inner.read();
+        (displaced.unreadable_segments, displaced.unreadable_bytes) = self.unreadable_figures(&inner);
         for segment in inner.segments.iter().filter(|segment| segment.live_sectors > 0) {
             if !inner.gone(segment).is_empty() {
                 displaced.degraded_segments += 1;
                 displaced.degraded_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
-                if inner.is_unreadable(segment) {
-                    displaced.unreadable_segments += 1;
-                    displaced.unreadable_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
-                }
                 let of_column = segment.written_bytes / u64::from(segment.stripes.geometry.data);
                 displaced.lacking_bytes += inner.to_be_made(segment).len() as u64 * of_column;
                 displaced.absent_bytes +=

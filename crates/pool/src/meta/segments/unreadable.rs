@@ -57,6 +57,32 @@ impl SegmentTable {
         inner.segments.get(id.0 as usize).is_some_and(|segment| inner.is_unreadable(segment))
     }
 
+    /// How many segments with anything in them cannot be read, and how many bytes that are used, or will be.
+    pub(super) fn unreadable_figures(&self, inner: &Inner) -> (u64, u64) {
+        if !self.may_be_unreadable() {
+            return (0, 0);
+        }
+        let is_any = |segment: &&Segment| segment.holds_anything() && inner.is_unreadable(segment);
+        let bytes = |segment: &Segment| {
+            (u64::from(segment.live_sectors) + u64::from(segment.placed_sectors)) * SECTOR_BYTES
+        };
+        inner
+            .segments
+            .iter()
+            .filter(is_any)
+            .fold((0, 0), |(segments, sum), segment| (segments + 1, sum + bytes(segment)))
+    }
+
+    /// Whether a drive that may come back has a column of a segment as it should be.
+    pub(crate) fn awaits(&self, id: SegmentId) -> bool {
+        let inner = self.inner.read();
+        inner.segments.get(id.0 as usize).is_some_and(|segment| {
+            let columns = segment.stripes.columns.iter().enumerate();
+            let mut sound = columns.filter(|(place, _)| !segment.stripes.missing.has(*place));
+            sound.any(|(_, column)| inner.absent.contains(&column.drive))
+        })
+    }
+
     /// Whether there is any segment that cannot be read.
     pub(crate) fn is_any_unreadable(&self) -> bool {
         !self.unreadable().is_empty()
