@@ -13,10 +13,14 @@ impl Client {
                 self.shared.totals.lock().scrubbed_bytes += counts.bytes;
                 // The head of a row that a drive lost may be that of an earlier row.
                 let rows = if self.shared.spoiled { counts.damaged_rows } else { 0 };
-                if counts.damage() - rows > 0
-                    && !self.shared.damaged
-                    && (!self.shared.may_fail || self.shared.beyond.is_some())
-                {
+                // What cannot be read because drives are away is not damaged.
+                let damage = if self.shared.may_fail {
+                    counts.damaged_blocks + counts.damaged_rows
+                } else {
+                    counts.damage() - rows
+                };
+                let is_excused = self.shared.may_fail && self.shared.beyond.is_none();
+                if damage > 0 && !self.shared.damaged && !is_excused {
                     Err(format!("a scrub found damage where there is none: {counts:?} {:?}", scrub.notes()))
                 } else {
                     Ok(())

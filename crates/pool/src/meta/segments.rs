@@ -249,13 +249,7 @@ impl SegmentTable {
             row_bytes,
             most_slabs,
         };
-        let mut lost: Vec<_> = store.lost_drives().collect();
-        lost.sort_unstable_by_key(|(drive, members)| (*members, *drive));
-        for at_once in lost.chunk_by(|one, next| one.1 == next.1) {
-            let drives: Vec<_> = at_once.iter().map(|(drive, _)| *drive).collect();
-            table.lose_before(&drives, at_once[0].1, CheckpointGeneration(root.generation.get()));
-        }
-        table.knows_losses_of(store.members().generation);
+        table.lose_all_before(store, CheckpointGeneration(root.generation.get()));
         table.seal_left_open();
         Ok(table)
     }

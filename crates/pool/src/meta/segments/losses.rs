@@ -19,7 +19,7 @@
 use super::{Inner, LeftSlab, Segment, SegmentState, SegmentTable, Stream};
 use crate::{
     bugs::{Bug, planted},
-    store::Loss,
+    store::{Loss, Store},
 };
 use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, PageNumber};
 use quoin_stripe::{Column, ColumnSet};
@@ -190,13 +190,19 @@ impl SegmentTable {
         }
     }
 
-    /// The same for an opening, of drives that were lost at once: the root says what its table knows of losses.
-    pub(super) fn lose_before(
-        &self,
-        drives: &[DriveIndex],
-        members: MembersGeneration,
-        root: CheckpointGeneration,
-    ) {
+    /// The same for an opening, of all drives that were lost before it, in the order of that.
+    pub(super) fn lose_all_before(&self, store: &Store, root: CheckpointGeneration) {
+        let mut lost: Vec<_> = store.lost_drives().collect();
+        lost.sort_unstable_by_key(|(drive, members)| (*members, *drive));
+        for at_once in lost.chunk_by(|one, next| one.1 == next.1) {
+            let drives: Vec<_> = at_once.iter().map(|(drive, _)| *drive).collect();
+            self.lose_before(&drives, at_once[0].1, root);
+        }
+        self.knows_losses_of(store.members().generation);
+    }
+
+    /// Drives that were lost at once: the root says what its table knows of losses.
+    fn lose_before(&self, drives: &[DriveIndex], members: MembersGeneration, root: CheckpointGeneration) {
         let mut inner = self.inner.write();
         if members > inner.members_known {
             for id in 1..inner.segments.len() {
@@ -212,7 +218,7 @@ impl SegmentTable {
     }
 
     /// It knows of all drives that were lost up to this table of members.
-    pub(super) fn knows_losses_of(&self, members: MembersGeneration) {
+    fn knows_losses_of(&self, members: MembersGeneration) {
         let mut inner = self.inner.write();
         inner.members_known = inner.members_known.max(members);
         self.note_unreadable(&inner);
