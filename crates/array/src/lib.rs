@@ -79,6 +79,7 @@ mod snapshot_reserve;
 mod snapshots;
 mod space;
 mod space_report;
+mod spare;
 mod status;
 mod stopped_volumes;
 mod supervise;

@@ -27,6 +27,8 @@ pub(crate) struct PoolRecord {
     critical_percent: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     evict_errors: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spare_domains: Option<u8>,
 }
 
 impl PoolRecord {
@@ -78,6 +80,9 @@ impl Array {
         let percents = kept(pool)?.percents(self.options().space);
         self.space().set(ascending(percents), &pool.stats());
         self.failing_drives().set_limit(kept(pool)?.evict_errors.unwrap_or(DEFAULT_ERRORS));
+        let spare_domains = kept(pool)?.spare_domains.unwrap_or(self.options().spare_domains);
+        pool.restore_spare(spare_domains);
+        self.space().spare_mut().want(spare_domains);
         Ok(())
     }
 
@@ -86,17 +91,18 @@ impl Array {
     /// # Errors
     /// `Offline` while the pool is not open.
     pub fn show_pool(&self) -> Result<api::PoolSettings, ArrayError> {
-        self.pool()?;
+        let pool = self.pool()?;
         let [notice_percent, warning_percent, critical_percent] = self.space().percents().into();
         let evict_errors = self.failing_drives().limit();
-        Ok(api::PoolSettings { notice_percent, warning_percent, critical_percent, evict_errors })
+        let spare = self.spare_view(&pool);
+        Ok(api::PoolSettings { notice_percent, warning_percent, critical_percent, evict_errors, spare })
     }
 
     /// Changes settings of the pool.
     ///
     /// # Errors
-    /// `Setting` for thresholds that are not ascending or above 100 percent, `Offline` or `Pool` if the pool cannot commit the
-    /// change.
+    /// `Setting` for thresholds that are not ascending or above 100 percent, and for more spare domains than there is room for;
+    /// `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn change_pool(&self, update: api::PoolUpdate) -> Result<api::PoolSettings, ArrayError> {
         {
             let turn = self.catalog().turn().await;
@@ -108,7 +114,10 @@ impl Array {
                 warning_percent: update.warning_percent.or(record.warning_percent),
                 critical_percent: update.critical_percent.or(record.critical_percent),
                 evict_errors: update.evict_errors.or(record.evict_errors),
+                spare_domains: update.spare_domains.or(record.spare_domains),
             };
+            let spare_before = self.space().spare().wanted();
+            let spare = update.spare_domains.unwrap_or(spare_before);
             let (errors_before, errors) =
                 (self.failing_drives().limit(), record.evict_errors.unwrap_or(DEFAULT_ERRORS));
             if errors > MOST_ERRORS {
@@ -134,17 +143,37 @@ impl Array {
                 0 => "drives that err are not evacuated".to_owned(),
                 errors => format!("a drive with {errors} errors within an hour is evacuated"),
             };
+            let kept_spare = match spare {
+                0 => "no space is kept for the loss of drives".to_owned(),
+                1 => "space is kept for the loss of a fault domain".to_owned(),
+                count => format!("space is kept for the loss of {count} fault domains"),
+            };
             let text = format!(
-                "settings changed: thresholds: notice {notice}, warning {warning}, critical {critical}; {evicted}"
+                "settings changed: thresholds: notice {notice}, warning {warning}, critical {critical}; {evicted}; {kept_spare}"
             );
             let own = Told::new(self.pool_name(), text)
                 .change("notice_percent", before[0], percents[0])
                 .change("warning_percent", before[1], percents[1])
                 .change("critical_percent", before[2], percents[2])
-                .change("evict_errors", errors_before, errors);
+                .change("evict_errors", errors_before, errors)
+                .change("spare_domains", spare_before, spare);
+            // More is kept first, since it may be refused; less only once it is so for good.
+            let kept_before = pool.spare().domains;
+            if update.spare_domains.is_some_and(|spare| spare > kept_before) {
+                self.keep_spare(&pool, spare).await?;
+            }
             if !own.changes.is_empty() {
                 let tx = Transaction::new().put(POOL_OBJECT, KEY, encode(&record));
-                self.commit_told(&turn, tx, own).await?;
+                if let Err(error) = self.commit_told(&turn, tx, own).await {
+                    if spare > kept_before {
+                        self.keep_spare(&pool, kept_before).await?;
+                    }
+                    return Err(error);
+                }
+                if spare < kept_before {
+                    self.keep_spare(&pool, spare).await?;
+                }
+                self.space().spare_mut().want(spare);
                 let stats = pool.stats();
                 self.space().set(percents.into(), &stats);
                 self.failing_drives().set_limit(errors);

@@ -26,6 +26,8 @@ struct Vanisher {
     drives: Vec<Watched>,
     /// Those that are away.
     away: BTreeSet<usize>,
+    /// The most that may be lost: as many as are kept spare, or as layouts tolerate one after the other.
+    most_lost: usize,
     rng: ChaCha8Rng,
 }
 
@@ -33,7 +35,11 @@ struct Vanisher {
 pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, drives: Vec<Watched>, seed: u64) {
     let (shared, pool, rng) = (shared.clone(), pool.clone(), ChaCha8Rng::seed_from_u64(seed));
     let away = (0..drives.len()).filter(|drive| drives[*drive].0.is_away()).collect();
-    let vanisher = Vanisher { shared, pool, drives, away, rng };
+    let most_lost = match pool.spare().domains {
+        0 => usize::MAX,
+        spare => spare.into(),
+    };
+    let vanisher = Vanisher { shared, pool, drives, away, most_lost, rng };
     let world = vanisher.shared.world.clone();
     world.spawn(
         Thread::Background,
@@ -84,7 +90,8 @@ impl Vanisher {
         let is_lost = |drive: &usize| self.away.contains(drive) || has_failed(*drive);
         let counted = |drive: &usize| self.state(*drive) == Some(MemberState::Active);
         let unnoticed = (0..self.drives.len()).filter(|drive| counted(drive) && is_lost(drive)).count();
-        if usize::from(self.pool.protection().tolerates) <= unnoticed {
+        let lost = unnoticed + (0..self.drives.len()).filter(|drive| !counted(drive)).count();
+        if usize::from(self.pool.protection().tolerates) <= unnoticed || lost >= self.most_lost {
             return;
         }
         let there: Vec<_> =

@@ -31,4 +31,5 @@ mod shortage;
 mod slices;
 mod snapshot;
 mod space;
+mod spare;
 mod takeover;
