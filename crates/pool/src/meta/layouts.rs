@@ -140,6 +140,9 @@ impl Layouts {
     /// How many of the domains with drives hosts do without beforehand, as if they were lost: those kept spare, less those that
     /// are lost. As many are left as it takes to tolerate failures.
     pub(crate) fn done_without(&self) -> usize {
+        if self.spare.count == 0 {
+            return 0;
+        }
         let least = usize::from(self.data.parity()) + 1;
         let kept = usize::from(self.spare.count).saturating_sub(self.lost_count());
         kept.min(self.domain_count().saturating_sub(least))
