@@ -5,7 +5,8 @@
 //! 2. A drive that refuses writes may have missed some that the set does not know of yet. It is
 //!    read only where the range does not follow from the others.
 //! 3. A column whose read fails is not read again by the same call.
-//! 4. A column of a drive that is slow is read only where the range does not follow from the others.
+//! 4. A column of a drive that is slow is read only where the range does not follow from the others. Not where
+//!    a checksum said that something is wrong: what is asked for then is read as asked, however long it takes.
 
 use crate::{
     ColumnSet, Columns, StripeError, StripeSet,
@@ -28,6 +29,15 @@ pub struct Read {
     pub unread: ColumnSet,
 }
 
+/// What a read does about drives that are slow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Slow {
+    /// It uses other columns instead.
+    ReadAround,
+    /// It waits for them: it was asked to read just these columns.
+    WaitFor,
+}
+
 /// The columns that one call does not read.
 pub(crate) struct Lost {
     /// Not at all.
@@ -44,14 +54,16 @@ pub(crate) struct Lost {
 
 impl Lost {
     /// What is not to be read of a segment, `without` included.
-    pub(crate) fn new(columns: &Columns, set: &StripeSet, without: ColumnSet) -> Self {
+    pub(crate) fn new(columns: &Columns, set: &StripeSet, without: ColumnSet, slow: Slow) -> Self {
         let none = ColumnSet::default();
         let mut lost =
             Self { never: unusable(set, without), failed: none, slow: none, unread: none, error: None };
         for (place, column) in set.columns.iter().enumerate() {
             match columns.drive(column.drive) {
                 Ok(drive) if drive.is_failed() => lost.failed = lost.failed.with(ColumnSet::one(place)),
-                Ok(_) if columns.is_slow(*column) => lost.slow = lost.slow.with(ColumnSet::one(place)),
+                Ok(_) if slow == Slow::ReadAround && columns.is_slow(*column) => {
+                    lost.slow = lost.slow.with(ColumnSet::one(place))
+                }
                 Ok(_) => {}
                 Err(_) => lost.never = lost.never.with(ColumnSet::one(place)),
             }
@@ -129,12 +141,13 @@ impl Columns {
             return Ok(Read { content, unread: ColumnSet::default() });
         }
         // Apart, so that the future of the read of a single column stays small.
-        Box::pin(self.read_without(set, range, ColumnSet::default())).await
+        Box::pin(self.read_ways(set, range, ColumnSet::default(), Slow::ReadAround)).await
     }
 
     /// Reads a range of a segment's data as [`Columns::read`] does, but uses nothing that is in the
     /// columns `without`: a checksum says that it is wrong. See
-    /// [`alternatives`](crate::alternatives).
+    /// [`alternatives`](crate::alternatives). Drives that are slow are waited for: what the others
+    /// hold may be what is wrong.
     ///
     /// # Errors
     /// Those of [`Columns::read`].
@@ -144,29 +157,45 @@ impl Columns {
         range: ByteRange,
         without: ColumnSet,
     ) -> Result<Read, StripeError> {
+        self.read_ways(set, range, without, Slow::WaitFor).await
+    }
+
+    async fn read_ways(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        without: ColumnSet,
+        slow: Slow,
+    ) -> Result<Read, StripeError> {
         assert!(range.is_aligned(UNIT_BYTES), "{range:?} of a segment is read, which is not whole units");
         set.check()?;
-        let error = match self.direct_place(set, range, without) {
-            Some(place) => match self.read_direct(set, range, without, place).await {
+        let error = match self.direct_place(set, range, without, slow) {
+            Some(place) => match self.read_direct(set, range, place, slow).await {
                 Ok(read) => return Ok(read),
                 Err(error) => Some((place, error)),
             },
             None => None,
         };
-        Box::pin(self.read_other_way(set, range, without, error)).await
+        Box::pin(self.read_other_way(set, range, Lost::new(self, set, without, slow), error)).await
     }
 
     /// The one column that a range can be read from as it is, if that is the best way.
-    fn direct_place(&self, set: &StripeSet, range: ByteRange, without: ColumnSet) -> Option<usize> {
+    fn direct_place(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        without: ColumnSet,
+        slow: Slow,
+    ) -> Option<usize> {
         if set.geometry.data == 1 {
-            return self.copy_to_read(set, &Lost::new(self, set, without), range.offset);
+            return self.copy_to_read(set, &Lost::new(self, set, without, slow), range.offset);
         }
         let place = set.geometry.column_of(range.offset);
         let column = set.columns[place];
         let is_direct = set.geometry.is_one_strip(range)
             && !unusable(set, without).has(place)
             && !self.is_lost(column)
-            && !self.is_slow(column);
+            && (slow == Slow::WaitFor || !self.is_slow(column));
         is_direct.then_some(place)
     }
 
@@ -176,10 +205,9 @@ impl Columns {
         &self,
         set: &StripeSet,
         range: ByteRange,
-        without: ColumnSet,
+        mut lost: Lost,
         error: Option<(usize, StripeError)>,
     ) -> Result<Read, StripeError> {
-        let mut lost = Lost::new(self, set, without);
         if let Some((place, error)) = error {
             lost.note(place, error)?;
         }
@@ -196,7 +224,7 @@ impl Columns {
         range: ByteRange,
         without: ColumnSet,
     ) -> Result<Read, StripeError> {
-        self.read_copies(set, range, Lost::new(self, set, without)).await
+        self.read_copies(set, range, Lost::new(self, set, without, Slow::ReadAround)).await
     }
 
     async fn read_copies(

@@ -7,7 +7,7 @@ use crate::{
     gather::Band,
     geometry::UNIT_BYTES,
     parity::{recipe, write_sum},
-    read::Lost,
+    read::{Lost, Slow},
 };
 use futures_util::future::join_all;
 use quoin_base::ByteRange;
@@ -84,7 +84,7 @@ impl Columns {
             return Ok(self.read_copy(set, column_range, wanted).await?.content);
         }
         let bands = [Band { range: column_range, wanted }];
-        let gathered = self.gather(set, &bands, Lost::new(self, set, wanted)).await?;
+        let gathered = self.gather(set, &bands, Lost::new(self, set, wanted, Slow::ReadAround)).await?;
         let mut rebuilt = Buf::unfilled(column_range.len as usize);
         gathered.write(column, column_range, rebuilt.as_mut_slice());
         Ok(rebuilt)
@@ -122,7 +122,7 @@ impl Columns {
         assert!(is_whole, "{column_range:?} of a column is verified, which is not whole units");
         set.check()?;
         let geometry = set.geometry;
-        let lost = Lost::new(self, set, ColumnSet::default()).lost();
+        let lost = Lost::new(self, set, ColumnSet::default(), Slow::WaitFor).lost();
         let present = geometry.all().without(lost);
         // How each column of parity follows from the others, if it does. Of a mirror those are the
         // copies.

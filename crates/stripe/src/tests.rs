@@ -104,7 +104,7 @@ impl Rig {
     }
 
     pub(crate) fn read(&self, range: ByteRange) -> Result<Buf, StripeError> {
-        self.read_without(range, ColumnSet::default())
+        self.run(|columns, set| async move { columns.read(&set, range).await })
     }
 
     pub(crate) fn read_without(&self, range: ByteRange, without: ColumnSet) -> Result<Buf, StripeError> {

@@ -9,7 +9,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId};
-use quoin_pool::{Pool, PoolError, PoolState, Scrub, ScrubCounts, ScrubPosition};
+use quoin_pool::{Pool, PoolError, PoolState};
 use quoin_world::{Slice, World};
 use quoin_world_sim::SimWorld;
 use rand::RngExt;
@@ -522,23 +522,6 @@ impl Client {
             self.shared.totals.lock().volumes_deleted += 1;
         }
         Ok(())
-    }
-
-    /// A scrub under load finds nothing where nothing was damaged.
-    async fn scrub(&mut self) -> Result<(), String> {
-        let scrub = Scrub::new(self.pool.clone(), ScrubPosition::default(), ScrubCounts::default(), 0);
-        match scrub.run().await {
-            Ok(_) => {
-                let (_, counts) = scrub.progress();
-                self.shared.totals.lock().scrubbed_bytes += counts.bytes;
-                if counts.damage() > 0 && !self.shared.damaged && !self.shared.may_fail {
-                    Err(format!("a scrub found damage where there is none: {counts:?} {:?}", scrub.notes()))
-                } else {
-                    Ok(())
-                }
-            }
-            Err(error) => self.shared.excuse(&self.pool, "scrub", &error),
-        }
     }
 
     async fn ask(&mut self, what: &str) -> Result<(), String> {

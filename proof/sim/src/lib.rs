@@ -24,6 +24,7 @@ mod model;
 mod policies;
 mod runner;
 mod scenario;
+mod scrubbing;
 pub mod search;
 mod seed;
 mod stamp;

@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 pub(crate) struct Conversions {
     /// What was looked at when the layers below were found: how often something changed, and the fault domains.
     pub(super) looked_at: Option<(u64, usize)>,
+    /// A layer was converted since.
+    pub(super) has_converted: bool,
     pub(super) waiting: VecDeque<LayerId>,
     pub(super) walk: Option<Walk>,
     /// Some of these cannot be read: they are not tried again before something changes.

@@ -78,10 +78,13 @@ impl Committer {
         }
         let layers = slice.forks.read();
         let now = (layers.laid_out.load(Ordering::Acquire), slice.store.layouts().domain_count());
-        if self.conversions().looked_at == Some(now) {
+        // A fork of a layer that waited came about as its layer was, and nobody converts it yet.
+        let is_through = self.known_conversions().has_converted && !self.known_conversions().is_any();
+        if self.conversions().looked_at == Some(now) && !is_through {
             return;
         }
         self.conversions().looked_at = Some(now);
+        self.conversions().has_converted = false;
         self.conversions().given_up.clear();
         let table = &slice.segments.table;
         let wanted = layers.wanted().into_iter();
@@ -195,6 +198,7 @@ impl Committer {
             self.conversions().given_up.insert(layer.id);
         } else if walk.mixes == layer.mixes() {
             layer.set_laid(Laid::As(walk.tag));
+            self.conversions().has_converted = true;
             slice.requests.catalog_changed();
         } else {
             self.conversions().waiting.push_back(layer.id);

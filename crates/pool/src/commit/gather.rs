@@ -222,7 +222,9 @@ impl Committer {
             let is_intact =
                 stored.clone().is_some_and(|stored| self.slice.verified(place.info, stored).is_some());
             let mended = if is_intact { None } else { self.mend_live(*number, *place).await };
-            let stored = mended.or(stored);
+            // What is not there now may have it right.
+            let may_pass = is_intact || self.is_all_there(place.location.segment());
+            let stored = mended.or_else(|| stored.filter(|_| may_pass));
             if let Some(stored) = &stored {
                 self.note_damage(*number, *place, stored);
             }
@@ -237,6 +239,13 @@ impl Committer {
         let is_there = self.slice.block(number).await.ok().flatten() == Some(place);
         let mended = if is_there { self.slice.mend(place).await } else { None };
         mended.map(|mended| mended.content)
+    }
+
+    /// Whether all columns of a segment can be read, as far as is known.
+    fn is_all_there(&self, id: SegmentId) -> bool {
+        let io = &self.slice.segments.io;
+        let set = io.segments.stripes(id);
+        set.is_some_and(|set| io.store.lost_columns(&set).is_empty())
     }
 
     /// Notes when stored bytes are not what they must be. They are moved as they are: their checksum goes with them, so

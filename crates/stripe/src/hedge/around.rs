@@ -1,7 +1,10 @@
 //! Reads of one column, and what is read instead when they are late.
 
 use super::{HedgedReads, Hedging};
-use crate::{Column, ColumnSet, Columns, Read, StripeError, StripeSet};
+use crate::{
+    Column, ColumnSet, Columns, Read, StripeError, StripeSet,
+    read::{Lost, Slow},
+};
 use futures_util::future::{Either, select};
 use quoin_base::{ByteRange, DriveIndex};
 use quoin_world::{World, atomic::Ordering};
@@ -52,13 +55,13 @@ impl Columns {
         })
     }
 
-    /// Reads a range that lies in one column from there; from the others if that takes too long.
+    /// Reads a range that lies in one column from there; from the others if that takes too long and may be done.
     pub(crate) async fn read_direct(
         &self,
         set: &StripeSet,
         range: ByteRange,
-        without: ColumnSet,
         place: usize,
+        slow: Slow,
     ) -> Result<Read, StripeError> {
         let geometry = set.geometry;
         let column = set.columns[place];
@@ -67,8 +70,8 @@ impl Columns {
         let mut read = pin!(self.read_column(column, column_range));
         let hedge = self.hedge();
         let (us, world) = (hedge.late_after_us.load(Ordering::Relaxed), hedge.world.get());
-        // One that leaves columns out already is made because something is wrong: it takes its time.
-        let Some(world) = world.filter(|_| us > 0 && without.is_empty() && self.tolerates(set) > 0) else {
+        let is_timed = us > 0 && slow == Slow::ReadAround;
+        let Some(world) = world.filter(|_| is_timed && self.tolerates(set) > 0) else {
             return read.await.map(direct);
         };
         // It goes on while others are asked: its drive may still be the first to answer.
@@ -84,7 +87,8 @@ impl Columns {
             return read.await.map(direct);
         }
         hedge.begun.fetch_add(1, Ordering::Relaxed);
-        let other_way = Box::pin(self.read_other_way(set, range, without.with(ColumnSet::one(place)), None));
+        let others = Lost::new(self, set, ColumnSet::one(place), slow);
+        let other_way = Box::pin(self.read_other_way(set, range, others, None));
         match select(read, other_way).await {
             Either::Left((Ok(content), _)) => Ok(direct(content)),
             Either::Left((Err(error), other_way)) => match other_way.await {

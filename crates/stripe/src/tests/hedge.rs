@@ -85,3 +85,27 @@ fn a_column_that_lacks_a_row_does_not_answer_for_a_late_one() {
     read_all(&rig, &bytes);
     assert!(rig.columns.hedged_reads().begun > 0);
 }
+
+/// What the others hold may be what is wrong: then only what the slow drive holds is right.
+#[test]
+fn what_a_checksum_asks_for_is_read_from_slow_drives_too() {
+    for (data, parity) in [(1, 1), (3, 1), (4, 2)] {
+        let rig = Rig::new(43, geometry(data, parity));
+        let bytes = rig.fill(1);
+        let range = ByteRange::new(0, READ);
+        (1..usize::from(data + parity)).for_each(|disk| rig.corrupt(disk, range));
+        rig.columns.keep_time_by(rig.world.clone());
+        rig.columns.set_hedging(late(50, 100));
+        delay(&rig, 0, Duration::from_secs(2));
+        let others = match data {
+            // Of a mirror the copy is named.
+            1 => rig.set.geometry.all().without(ColumnSet::one(0)),
+            _ => ColumnSet::default(),
+        };
+        let right = |rig: &Rig| rig.read_without(range, others).unwrap()[..] == bytes[..READ as usize];
+        assert!(right(&rig), "{data}+{parity}: it is late");
+        rig.columns.mark_slow(DriveIndex(0), true);
+        assert!(right(&rig), "{data}+{parity}: it is marked as slow");
+        assert_eq!(rig.columns.hedged_reads().begun, 0);
+    }
+}
