@@ -57,8 +57,13 @@ fn seeds_that_once_failed_pass() {
 fn full_pools_with_a_spare_domain_lose_drives_and_stay_online() {
     for layout in ["mirror", "raid5"] {
         let layout = layout.parse().ok();
-        let spare =
-            Choices { faults: Some(Faults::Vanish), load: Some(Load::Full), layout, spare: true, ..Choices::default() };
+        let spare = Choices {
+            faults: Some(Faults::Vanish),
+            load: Some(Load::Full),
+            layout,
+            spare: true,
+            ..Choices::default()
+        };
         let totals = run(5000..5008, spare);
         assert!(totals.vanished_drives > 4 && totals.rebuilt_columns > 0 && totals.offline == 0, "{totals}");
     }
