@@ -73,6 +73,7 @@ fn policy_column(volume: &Volume) -> String {
             format!("{}, converting {percent:.0} %", volume.policy)
         }
         Some((ComplianceState::Reduced, _)) => format!("{}, REDUCED", volume.policy),
+        Some((ComplianceState::Differs, _)) => format!("{}, DIFFERS", volume.policy),
         Some((ComplianceState::Compliant, _)) | None => volume.policy.clone(),
     }
 }
