@@ -53,7 +53,9 @@ pub use host::{
 pub use integer::{MAX_INTEGER, int64, optional_int64};
 pub use job::{Job, JobKind, JobState};
 pub use next_step::NextStep;
-pub use policy::{Compliance, ComplianceState, DEFAULT_POLICY, Policy, PolicyCreate, PolicyUpdate, Reservation};
+pub use policy::{
+    Compliance, ComplianceState, DEFAULT_POLICY, Policy, PolicyCreate, PolicyUpdate, Reservation,
+};
 pub use pool::{PoolSettings, PoolUpdate, Spare};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use problem_kind::ProblemKind;

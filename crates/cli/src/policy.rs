@@ -120,7 +120,8 @@ pub(crate) fn run(client: &Client, output: &Output, command: PolicyCommand) -> R
         PolicyCommand::Create { name, what, force_provisioning, reservation } => {
             let Layouts { layout, failures_to_tolerate } = what;
             let reservation = reservation.unwrap_or_default();
-            let request = PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, reservation };
+            let request =
+                PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, reservation };
             output.show(&client.post::<Policy>("/policies", &request)?, one);
         }
         PolicyCommand::List => list(client, output, "/policies", many)?,

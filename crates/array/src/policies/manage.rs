@@ -40,7 +40,8 @@ impl Array {
     pub async fn create_policy(&self, request: api::PolicyCreate) -> Result<api::Policy, ArrayError> {
         let turn = self.catalog().turn().await;
         let pool = self.pool()?;
-        let api::PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, reservation } = request;
+        let api::PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, reservation } =
+            request;
         check_name(&name).map_err(PolicyError::Name)?;
         {
             let policies = self.policies();
@@ -381,7 +382,10 @@ mod tests {
     #[test]
     fn a_wide_layout_takes_the_domains_that_there_are_and_leaves_one_to_make_up_for_a_loss() {
         let wide = |domains| wide(domains).map(|layout| (layout.data(), layout.parity()));
-        assert_eq!([0, 3, 4, 5, 6, 12].map(wide), [None, None, Some((2, 2)), Some((2, 2)), Some((3, 2)), Some((9, 2))]);
+        assert_eq!(
+            [0, 3, 4, 5, 6, 12].map(wide),
+            [None, None, Some((2, 2)), Some((2, 2)), Some((3, 2)), Some((9, 2))]
+        );
         assert_eq!(wide(100), Some((Layout::MOST_DATA, 2)));
     }
 }
