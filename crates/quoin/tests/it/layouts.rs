@@ -266,7 +266,7 @@ fn a_check_tells_what_a_scrub_repairs_from_what_is_lost() {
     assert_eq!(lab.json(&["check"])["ok"], true);
 }
 
-fn refused(lab: &Lab, args: &[&str]) -> String {
+fn why_refused(lab: &Lab, args: &[&str]) -> String {
     let outcome = lab.run(args);
     assert!(outcome.code != Some(0), "{args:?} succeeded: {}", outcome.stdout);
     outcome.stderr
@@ -276,8 +276,10 @@ fn refused(lab: &Lab, args: &[&str]) -> String {
 fn a_full_pool_with_a_spare_domain_makes_up_for_a_drive_and_takes_writes_as_before() {
     let lab = Lab::new();
     // Too few fault domains for it, and the drives stay blank.
-    let refused =
-        refused(&lab, &["init", "--drives", "2", "--drive-size", "160M", "--domain", "file", "--spare", "1"]);
+    let refused = why_refused(
+        &lab,
+        &["init", "--drives", "2", "--drive-size", "160M", "--domain", "file", "--spare", "1"],
+    );
     assert!(refused.contains("1 more must be there"), "{refused}");
     let made = lab.json(&[
         "init",
@@ -313,7 +315,7 @@ fn a_full_pool_with_a_spare_domain_makes_up_for_a_drive_and_takes_writes_as_befo
     let parts = (0..).find(|at| host.write(LUN, (at * LONGEST_BYTES) as u64, &part(*at)).is_err()).unwrap();
     assert!((parts * LONGEST_BYTES) as u64 > before / 2, "{parts} parts of {before} bytes");
     // Nothing is left for a second one.
-    let refused = refused(&lab, &["pool", "set", "--spare", "2"]);
+    let refused = why_refused(&lab, &["pool", "set", "--spare", "2"]);
     assert!(
         refused.contains("2 largest fault domains hold takes") && refused.contains("bytes are free"),
         "{refused}"
