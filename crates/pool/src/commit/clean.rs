@@ -93,7 +93,6 @@ impl Committer {
     fn choose_segments(&mut self) -> (Vec<(SegmentId, Segment)>, bool) {
         let slice = self.slice.clone();
         let dense_bytes = slice.segments.table.dense_bytes(slice.buffer.block_bytes);
-        let most_live = dense_bytes - slice.segments.table.slack_bytes(slice.buffer.block_bytes);
         let free = slice.segments.table.usage().free_slabs;
         let mut room = free.saturating_sub(slice.space.checkpoint_slabs()) * dense_bytes * 7 / 8;
         // Data goes to free slabs. Metadata becomes dirty, and the next checkpoint writes it.
@@ -102,7 +101,9 @@ impl Committer {
             self.cleaning.not_now(&slice.segments.table, self.checkpoints.unwritten());
         let (mut chosen, mut moved) = (Vec::new(), 0);
         while chosen.len() < SEGMENTS && moved < MOVED_BYTES {
-            let next = self.to_relocate(&but).or_else(|| slice.segments.table.emptiest(&but, most_live));
+            let next = self
+                .to_relocate(&but)
+                .or_else(|| slice.segments.table.emptiest(&but, slice.buffer.block_bytes));
             let Some((id, segment)) = next else { break };
             let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
             let room = if segment.stream.is_metadata() { &mut due_room } else { &mut room };

@@ -4,6 +4,7 @@
 
 use super::{Segment, SegmentState, SegmentTable};
 use quoin_base::{SECTOR_BYTES, SegmentId};
+use quoin_stripe::Geometry;
 use std::collections::BTreeSet;
 
 /// Segments whose live data differs by no more lie in one bucket: most changes leave a segment where it is.
@@ -70,21 +71,33 @@ impl Index {
 }
 
 impl SegmentTable {
-    /// The sealed segment with the least live data in a slab, `but` excepted, if it is worth cleaning: data segments up to
-    /// `most_live` bytes in each, metadata segments when they are half empty, for checkpoints fill them as they come.
-    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, most_live: u64) -> Option<(SegmentId, Segment)> {
+    /// The sealed segment with the least live data in a slab, `but` excepted, if it is worth cleaning: data segments unless
+    /// they are as full as segments that are spread like them get, metadata segments when they are half as full, for
+    /// checkpoints fill them as they come.
+    pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, block_bytes: u64) -> Option<(SegmentId, Segment)> {
         let inner = self.inner.read();
-        let live = |id: u32| (!but.contains(&id)).then(|| inner.segments[id as usize].live_of_slab());
-        let most_sectors = |of_metadata| (most_live / if of_metadata { 2 } else { 1 } / SECTOR_BYTES) as u32;
-        let emptiest = [false, true].map(|m| inner.index.emptiest(m, most_sectors(m), live));
+        let most_sectors = |geometry, of_metadata| {
+            (self.most_live_bytes(geometry, block_bytes) / if of_metadata { 2 } else { 1 } / SECTOR_BYTES)
+                as u32
+        };
+        let live = |id: u32| {
+            let segment = &inner.segments[id as usize];
+            let (live, geometry) = (segment.live_of_slab(), segment.stripes.geometry);
+            let is_worth_it = live <= most_sectors(geometry, segment.stream.is_metadata());
+            (is_worth_it && !but.contains(&id)).then_some(live)
+        };
+        let layouts = &inner.layouts;
+        let now = layouts.others().map(Some).chain([None]).map(|layout| layouts.now(layout));
+        let geometries: Vec<Geometry> =
+            now.chain([layouts.of_metadata()]).map(|layout| layouts.geometry(layout)).collect();
+        let most = |m: bool| geometries.iter().map(|geometry| most_sectors(*geometry, m)).max().unwrap_or(0);
+        let emptiest = [false, true].map(|m| inner.index.emptiest(m, most(m), live));
         let found = emptiest.into_iter().flatten().min();
         debug_assert_eq!(
             found,
             (1u32..)
                 .zip(&inner.segments[1..])
-                .filter(
-                    |(_, s)| s.may_be_cleaned() && s.live_of_slab() <= most_sectors(s.stream.is_metadata())
-                )
+                .filter(|(_, s)| s.may_be_cleaned() && s.live_of_slab() <= most(s.stream.is_metadata()))
                 .filter_map(|(id, _)| live(id).map(|live| (live, id)))
                 .min(),
             "the index and the segments differ"

@@ -26,7 +26,11 @@ impl SegmentTable {
 
     /// The most bytes of pool blocks that a net slab holds: all but the heads of rows and what is too short for a block.
     pub(crate) fn dense_bytes(&self, block_bytes: u64) -> u64 {
-        let geometry = self.geometry_of_data();
+        self.dense_bytes_of(self.geometry_of_data(), block_bytes)
+    }
+
+    /// The same of a slab with data of a segment that is spread so.
+    fn dense_bytes_of(&self, geometry: Geometry, block_bytes: u64) -> u64 {
         let head = DATA_ALIGN_BYTES;
         let full_row = longest_row(geometry, head, block_bytes, u64::MAX);
         let segment = self.segment_bytes(geometry);
@@ -66,9 +70,19 @@ impl SegmentTable {
     /// What a net slab may hold less than [`SegmentTable::dense_bytes`] without being worth cleaning: as much as
     /// the heads of rows that ended early may cost the segments it would be moved to, and what fills them up to a stripe.
     pub(crate) fn slack_bytes(&self, block_bytes: u64) -> u64 {
-        let geometry = self.geometry_of_data();
+        self.slack_bytes_of(self.geometry_of_data(), block_bytes)
+    }
+
+    /// The most that may be live in a slab with data of a segment that is spread so, if it is worth cleaning.
+    pub(super) fn most_live_bytes(&self, geometry: Geometry, block_bytes: u64) -> u64 {
+        let dense = self.dense_bytes_of(geometry, block_bytes);
+        dense.saturating_sub(self.slack_bytes_of(geometry, block_bytes))
+    }
+
+    fn slack_bytes_of(&self, geometry: Geometry, block_bytes: u64) -> u64 {
         let stripe = if geometry.data > 1 { geometry.stripe_bytes() / u64::from(geometry.data) } else { 0 };
-        (self.dense_bytes(block_bytes) / 32).max(3 * block_bytes / u64::from(geometry.data) + stripe)
+        (self.dense_bytes_of(geometry, block_bytes) / 32)
+            .max(3 * block_bytes / u64::from(geometry.data) + stripe)
     }
 }
 
