@@ -278,7 +278,7 @@ fn a_full_pool_with_a_spare_domain_makes_up_for_a_drive_and_takes_writes_as_befo
     // Too few fault domains for it, and the drives stay blank.
     let refused = why_refused(
         &lab,
-        &["init", "--drives", "2", "--drive-size", "160M", "--domain", "file", "--spare", "1"],
+        &["init", "--drives", "2", "--drive-size", "256M", "--domain", "file", "--spare", "1"],
     );
     assert!(refused.contains("1 more must be there"), "{refused}");
     let made = lab.json(&[
@@ -286,7 +286,7 @@ fn a_full_pool_with_a_spare_domain_makes_up_for_a_drive_and_takes_writes_as_befo
         "--drives",
         "4",
         "--drive-size",
-        "160M",
+        "256M",
         "--domain",
         "file",
         "--layout",

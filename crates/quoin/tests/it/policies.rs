@@ -147,7 +147,7 @@ fn a_policy_makes_its_volumes_thick_or_thin_or_says_what_is_lacking() {
     assert!(thick("a") && !thick("b"));
     lab.ok(&["volume", "set", "b", "--policy", "gold"]);
     lab.ok(&["snapshot", "create", "b", "s"]);
-    lab.ok(&["clone", "create", "b", "c"]);
+    lab.ok(&["volume", "clone", "b", "c"]);
     assert!(thick("b") && thick("c") && !thick("s"));
     assert_eq!((state("s"), state("c")), ("compliant".into(), "compliant".into()));
     // One that is too large is refused, and stays what it was.
