@@ -80,6 +80,7 @@ mod snapshots;
 mod space;
 mod space_report;
 mod spare;
+mod spare_watch;
 mod status;
 mod stopped_volumes;
 mod supervise;

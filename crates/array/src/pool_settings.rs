@@ -70,6 +70,38 @@ fn kept(pool: &Pool) -> Result<PoolRecord, ArrayError> {
     Ok(bytes.map(|bytes| decode(KEY, &bytes)).transpose()?.unwrap_or_default())
 }
 
+/// Why settings cannot be so, if so.
+fn problem(percents: [u8; 3], errors: u32) -> Option<String> {
+    if errors > MOST_ERRORS {
+        return Some(format!(
+            "no drive has {errors} errors that count within an hour: at most {MOST_ERRORS} do"
+        ));
+    }
+    if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
+        return Some(format!("a threshold of {percent} % is never reached"));
+    }
+    crossed(percents).map(|[(lower, percent), (upper, above)]| {
+        format!("the {lower} threshold would be {percent} %, above the {upper} threshold, {above} %")
+    })
+}
+
+/// What settings come to, for the event log.
+fn described(percents: [u8; 3], errors: u32, spare: u8) -> String {
+    let [notice, warning, critical] = percents.map(percent_text);
+    let evicted = match errors {
+        0 => "drives that err are not evacuated".to_owned(),
+        errors => format!("a drive with {errors} errors within an hour is evacuated"),
+    };
+    let kept_spare = match spare {
+        0 => "no space is kept for the loss of drives".to_owned(),
+        1 => "space is kept for the loss of a fault domain".to_owned(),
+        count => format!("space is kept for the loss of {count} fault domains"),
+    };
+    format!(
+        "settings changed: thresholds: notice {notice}, warning {warning}, critical {critical}; {evicted}; {kept_spare}"
+    )
+}
+
 fn percent_text(percent: u8) -> String {
     if percent == 0 { "off".to_owned() } else { format!("{percent} %") }
 }
@@ -120,38 +152,11 @@ impl Array {
             let spare = update.spare_domains.unwrap_or(spare_before);
             let (errors_before, errors) =
                 (self.failing_drives().limit(), record.evict_errors.unwrap_or(DEFAULT_ERRORS));
-            if errors > MOST_ERRORS {
-                let why = format!(
-                    "no drive has {errors} errors that count within an hour: at most {MOST_ERRORS} do"
-                );
-                return Err(ArrayError::Setting { why });
-            }
             let percents = record.percents(self.options().space);
-            if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
-                return Err(ArrayError::Setting {
-                    why: format!("a threshold of {percent} % is never reached"),
-                });
-            }
-            if let Some([(lower, percent), (upper, above)]) = crossed(percents) {
-                let why = format!(
-                    "the {lower} threshold would be {percent} %, above the {upper} threshold, {above} %"
-                );
+            if let Some(why) = problem(percents, errors) {
                 return Err(ArrayError::Setting { why });
             }
-            let [notice, warning, critical] = percents.map(percent_text);
-            let evicted = match errors {
-                0 => "drives that err are not evacuated".to_owned(),
-                errors => format!("a drive with {errors} errors within an hour is evacuated"),
-            };
-            let kept_spare = match spare {
-                0 => "no space is kept for the loss of drives".to_owned(),
-                1 => "space is kept for the loss of a fault domain".to_owned(),
-                count => format!("space is kept for the loss of {count} fault domains"),
-            };
-            let text = format!(
-                "settings changed: thresholds: notice {notice}, warning {warning}, critical {critical}; {evicted}; {kept_spare}"
-            );
-            let own = Told::new(self.pool_name(), text)
+            let own = Told::new(self.pool_name(), described(percents, errors, spare))
                 .change("notice_percent", before[0], percents[0])
                 .change("warning_percent", before[1], percents[1])
                 .change("critical_percent", before[2], percents[2])

@@ -4,7 +4,7 @@
 //! does not cause an event each time. Data that the last process left in the journal is charged as new data until it is
 //! destaged. It is not counted here until then, so that a well filled pool is not reported as full after a restart.
 
-use crate::spare::SpareWatch;
+use crate::spare_watch::SpareWatch;
 use quoin_api::{Severity, SpaceLevel};
 use quoin_base::GIB;
 use quoin_pool::{Pool, PoolStats};

@@ -97,9 +97,7 @@ impl Array {
         let volume = self.volume(name)?;
         let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, .. } = request;
         let (policy, template, writable) = (request.policy, request.template, request.writable);
-        let before = volume.policy().unwrap_or_else(|| api::DEFAULT_POLICY.to_owned());
-        let policy = policy.filter(|policy| *policy != before);
-        let policy = policy.map(|policy| self.assigned(Some(policy))).transpose()?;
+        let policy = self.assigned_anew(&volume, policy)?;
         // Its policy makes it thick or thin, unless that is said for itself. A snapshot has no reservation.
         let thick = thick.or_else(|| policy.as_ref()?.thick.filter(|_| !is_snapshot(&volume)));
         let folder = folder.map(|path| Folder::parse(&path)).transpose().map_err(ArrayError::VolumeChange)?;

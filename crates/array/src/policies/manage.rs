@@ -184,6 +184,17 @@ impl Array {
         Ok(Assigned { name: Some(name), layout: own_layout(&pool, layout), thick: record.thick })
     }
 
+    /// The policy that a volume gets in place of another one; `None` if it keeps its own.
+    pub(crate) fn assigned_anew(
+        &self,
+        volume: &Volume,
+        policy: Option<String>,
+    ) -> Result<Option<Assigned>, ArrayError> {
+        let before = volume.policy().unwrap_or_else(|| DEFAULT_POLICY.to_owned());
+        let policy = policy.filter(|policy| *policy != before);
+        policy.map(|policy| self.assigned(Some(policy))).transpose()
+    }
+
     /// Whether the policy of a volume says that it is thick, or thin.
     pub(crate) fn policy_thick(&self, volume: &Volume) -> Option<bool> {
         self.policies().by_name.get(&volume.policy()?)?.thick
