@@ -80,6 +80,14 @@ const STEPS: &[Step] = &[
             program("debug", "quoin-sim", As::User, &args)
         })
     }),
+    ("simulation of full pools with a spare domain", || {
+        ["mirror", "raid5"].into_iter().try_for_each(|layout| {
+            let wanted = ["--seeds", VANISH_SEEDS, "--layout", layout];
+            let full = ["--faults", "vanish", "--load", "full", "--spare"];
+            let args: Vec<_> = wanted.into_iter().chain(full).map(str::to_owned).collect();
+            program("debug", "quoin-sim", As::User, &args)
+        })
+    }),
     ("simulation of the array", || {
         program("debug", "quoin-sim-array", As::User, &["--seeds".to_owned(), ARRAY_SEEDS.to_string()])
     }),
