@@ -53,8 +53,10 @@ pub use host::{
 pub use integer::{MAX_INTEGER, int64, optional_int64};
 pub use job::{Job, JobKind, JobState};
 pub use next_step::NextStep;
-pub use policy::{Compliance, ComplianceState, DEFAULT_POLICY, Policy, PolicyCreate, PolicyUpdate};
-pub use pool::{PoolSettings, PoolUpdate};
+pub use policy::{
+    Compliance, ComplianceState, DEFAULT_POLICY, Policy, PolicyCreate, PolicyUpdate, Reservation,
+};
+pub use pool::{PoolSettings, PoolUpdate, Spare};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use problem_kind::ProblemKind;
 pub use rebuild::{BalanceMode, Rebuild, RebuildUpdate, WorkProgress};

@@ -7,14 +7,39 @@ use utoipa::ToSchema;
 /// The name of the policy that volumes have unless they are given another: it has the layout of the pool.
 pub const DEFAULT_POLICY: &str = "default";
 
-/// A policy to create. Give either a layout or the failures to tolerate.
+/// Whether the pool keeps space for all of a volume with a policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Reservation {
+    /// The policy does not say: each volume is as it was made.
+    #[default]
+    Any,
+    /// Its volumes take space as they are written to.
+    Thin,
+    /// Space is kept for all of its volumes, so that their writes never fail because others took it.
+    Thick,
+}
+
+impl fmt::Display for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "any",
+            Self::Thin => "thin",
+            Self::Thick => "thick",
+        })
+    }
+}
+
+/// A policy to create. Give either a layout or the failures to tolerate; with a reservation alone it has the layout of the
+/// pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyCreate {
     /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit.
     #[schema(example = "gold", min_length = 1, max_length = 63, pattern = "^[a-z0-9][a-z0-9._-]*$")]
     pub name: String,
-    /// How data is laid out over fault domains: mirror, mirror-3, mirror-4, raid5, raid6 or data+parity such as 8+2.
+    /// How data is laid out over fault domains: mirror, mirror-3, mirror-4, raid5, raid6 or data+parity such as 8+2. The number
+    /// of columns is the stripe width. With wide, the array chooses it for two columns of parity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "raid6")]
     pub layout: Option<String>,
@@ -27,6 +52,10 @@ pub struct PolicyCreate {
     #[serde(default)]
     #[schema(default = false)]
     pub force_provisioning: bool,
+    /// Whether space is kept for all of its volumes.
+    #[serde(default)]
+    #[schema(default = "any")]
+    pub reservation: Reservation,
 }
 
 /// What to change about a policy. Fields that are not given stay as they are. Its volumes are converted in the background.
@@ -44,6 +73,10 @@ pub struct PolicyUpdate {
     /// Place what can be placed if there are too few fault domains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_provisioning: Option<bool>,
+    /// Whether space is kept for all of its volumes: they become thick or thin at once, or the change is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "thick")]
+    pub reservation: Option<Reservation>,
 }
 
 /// A policy.
@@ -60,6 +93,9 @@ pub struct Policy {
     pub failures_to_tolerate: u8,
     /// What can be placed is placed if there are too few fault domains.
     pub force_provisioning: bool,
+    /// Whether space is kept for all of its volumes.
+    #[serde(default)]
+    pub reservation: Reservation,
     /// What new data is laid out as, with the fault domains that there are; null while the pool is offline.
     #[schema(example = "raid6")]
     pub layout_now: Option<String>,
@@ -69,6 +105,9 @@ pub struct Policy {
     pub converting: u64,
     /// Of them, those that have fewer columns or tolerate fewer failures than the layout, for want of fault domains.
     pub reduced: u64,
+    /// Of them, those that are thick or thin otherwise than the policy says, because they were made so by themselves.
+    #[serde(default)]
+    pub differing: u64,
     /// When it was created; null for the default policy.
     pub created_ms: Option<u64>,
 }
@@ -83,6 +122,8 @@ pub enum ComplianceState {
     Converting,
     /// Its data has fewer columns, or tolerates fewer failures, than the layout, for want of fault domains.
     Reduced,
+    /// It is thick and its policy says thin, or the other way round.
+    Differs,
 }
 
 impl fmt::Display for ComplianceState {
@@ -91,6 +132,7 @@ impl fmt::Display for ComplianceState {
             Self::Compliant => "compliant",
             Self::Converting => "converting",
             Self::Reduced => "reduced",
+            Self::Differs => "differs",
         })
     }
 }
@@ -108,6 +150,9 @@ pub struct Compliance {
     pub layout_now: String,
     /// Failures of fault domains that this tolerates.
     pub tolerates: u8,
+    /// What its policy says of a reservation. Snapshots have none.
+    #[serde(default)]
+    pub reservation: Reservation,
     /// How much of what it has, shared with others or not, is laid out so, in percent.
     pub percent: f64,
     /// Bytes that may still be laid out otherwise.

@@ -1,5 +1,6 @@
 //! Space, as arrays report it. `docs/space.md` says what each figure counts, with an example.
 
+use crate::Spare;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -48,6 +49,9 @@ pub struct PoolSpace {
     pub usable_bytes: u64,
     /// Space left for writes to thin volumes.
     pub free_bytes: u64,
+    /// Space that is kept free for the loss of drives, beside the usable space.
+    #[serde(default)]
+    pub spare: Spare,
     /// True when nothing is being reclaimed, so that the figures of what deletions free are exact.
     pub settled: bool,
 }

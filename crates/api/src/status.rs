@@ -5,6 +5,7 @@ use crate::Integrity;
 use crate::Protection;
 use crate::RecycleBin;
 use crate::Retention;
+use crate::Spare;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -168,6 +169,9 @@ pub struct Capacity {
     /// The thresholds: notice, warning and critical, in percent; 0: off.
     #[serde(default)]
     pub thresholds_percent: [u8; 3],
+    /// What is kept free for the loss of drives, beside the space for host data.
+    #[serde(default)]
+    pub spare: Spare,
     /// What each slice has of it now, in their order. A slice takes more when it needs it.
     #[serde(default)]
     pub slices: Vec<SliceCapacity>,

@@ -23,4 +23,6 @@ pub struct ArrayOptions {
     pub pool_options: PoolOptions,
     /// When there is something to say about its space.
     pub space: SpacePercents,
+    /// Fault domains that its pool keeps spare, unless something else was set in the pool.
+    pub spare_domains: u8,
 }

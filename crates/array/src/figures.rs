@@ -24,6 +24,8 @@ pub struct Figures {
     pub hedged: Option<HedgedReads>,
     /// The thresholds of that, with their names, from 0 to 1; those that are on.
     pub space_thresholds: Vec<(&'static str, f64)>,
+    /// What is kept free for the loss of drives; `None` while the pool is offline.
+    pub spare: Option<api::Spare>,
     /// Events since the process started.
     pub events: EventCounts,
     /// Runs of schedules since the process started.

@@ -79,6 +79,8 @@ mod snapshot_reserve;
 mod snapshots;
 mod space;
 mod space_report;
+mod spare;
+mod spare_watch;
 mod status;
 mod stopped_volumes;
 mod supervise;

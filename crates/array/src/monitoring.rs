@@ -35,6 +35,7 @@ impl Array {
             used_ratio: stats.as_ref().map_or(0.0, |stats| used_percent(stats) / 100.0),
             space_thresholds: if pool.is_some() { self.space().percents().ratios() } else { Vec::new() },
             pool: stats,
+            spare: pool.as_deref().map(|pool| self.spare_view(pool)),
             protection: pool.as_ref().map(|pool| pool.protection()),
             retention: self.retention_view().filter(|_| pool.is_some()),
             events: self.log().counts(),

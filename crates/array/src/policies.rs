@@ -1,4 +1,5 @@
-//! Policies: named objects that say what the array does for the volumes that have them. So far that is how their data is laid out.
+//! Policies: named objects that say what the array does for the volumes that have them: how their data is laid out, and whether
+//! space is kept for all of them.
 //!
 //! A volume's record names its policy. What follows from a policy is told to the pool in the transaction that assigns or
 //! changes it, so the two never differ. The pool converts what volumes have, and knows how far that is.
@@ -8,6 +9,7 @@ use crate::{
     progress::Progress,
     record::{POLICY_OBJECT, decode, encode},
 };
+use quoin_api::Reservation;
 use quoin_base::{Layout, VolumeId};
 use quoin_pool::Transaction;
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,9 @@ pub(crate) struct PolicyRecord {
     layout: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     force_provisioning: bool,
+    /// Whether its volumes are thick; `None`: it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    thick: Option<bool>,
     created_ms: u64,
 }
 
@@ -45,6 +50,10 @@ impl PolicyRecord {
     fn layout(&self) -> Result<Layout, ArrayError> {
         let bad = |why: String| ArrayError::Record { key: self.name.clone(), why };
         self.layout.parse().map_err(|error: quoin_base::NoLayout| bad(error.to_string()))
+    }
+
+    fn reservation(&self) -> Reservation {
+        manage::reservation(self.thick)
     }
 
     fn put(&self, tx: Transaction) -> Transaction {

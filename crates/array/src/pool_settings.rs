@@ -27,6 +27,8 @@ pub(crate) struct PoolRecord {
     critical_percent: Option<u8>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     evict_errors: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spare_domains: Option<u8>,
 }
 
 impl PoolRecord {
@@ -68,6 +70,38 @@ fn kept(pool: &Pool) -> Result<PoolRecord, ArrayError> {
     Ok(bytes.map(|bytes| decode(KEY, &bytes)).transpose()?.unwrap_or_default())
 }
 
+/// Why settings cannot be so, if so.
+fn problem(percents: [u8; 3], errors: u32) -> Option<String> {
+    if errors > MOST_ERRORS {
+        return Some(format!(
+            "no drive has {errors} errors that count within an hour: at most {MOST_ERRORS} do"
+        ));
+    }
+    if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
+        return Some(format!("a threshold of {percent} % is never reached"));
+    }
+    crossed(percents).map(|[(lower, percent), (upper, above)]| {
+        format!("the {lower} threshold would be {percent} %, above the {upper} threshold, {above} %")
+    })
+}
+
+/// What settings come to, for the event log.
+fn described(percents: [u8; 3], errors: u32, spare: u8) -> String {
+    let [notice, warning, critical] = percents.map(percent_text);
+    let evicted = match errors {
+        0 => "drives that err are not evacuated".to_owned(),
+        errors => format!("a drive with {errors} errors within an hour is evacuated"),
+    };
+    let kept_spare = match spare {
+        0 => "no space is kept for the loss of drives".to_owned(),
+        1 => "space is kept for the loss of a fault domain".to_owned(),
+        count => format!("space is kept for the loss of {count} fault domains"),
+    };
+    format!(
+        "settings changed: thresholds: notice {notice}, warning {warning}, critical {critical}; {evicted}; {kept_spare}"
+    )
+}
+
 fn percent_text(percent: u8) -> String {
     if percent == 0 { "off".to_owned() } else { format!("{percent} %") }
 }
@@ -78,6 +112,9 @@ impl Array {
         let percents = kept(pool)?.percents(self.options().space);
         self.space().set(ascending(percents), &pool.stats());
         self.failing_drives().set_limit(kept(pool)?.evict_errors.unwrap_or(DEFAULT_ERRORS));
+        let spare_domains = kept(pool)?.spare_domains.unwrap_or(self.options().spare_domains);
+        pool.restore_spare(spare_domains);
+        self.space().spare_mut().want(spare_domains);
         Ok(())
     }
 
@@ -86,17 +123,18 @@ impl Array {
     /// # Errors
     /// `Offline` while the pool is not open.
     pub fn show_pool(&self) -> Result<api::PoolSettings, ArrayError> {
-        self.pool()?;
+        let pool = self.pool()?;
         let [notice_percent, warning_percent, critical_percent] = self.space().percents().into();
         let evict_errors = self.failing_drives().limit();
-        Ok(api::PoolSettings { notice_percent, warning_percent, critical_percent, evict_errors })
+        let spare = self.spare_view(&pool);
+        Ok(api::PoolSettings { notice_percent, warning_percent, critical_percent, evict_errors, spare })
     }
 
     /// Changes settings of the pool.
     ///
     /// # Errors
-    /// `Setting` for thresholds that are not ascending or above 100 percent, `Offline` or `Pool` if the pool cannot commit the
-    /// change.
+    /// `Setting` for thresholds that are not ascending or above 100 percent, and for more spare domains than there is room for;
+    /// `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn change_pool(&self, update: api::PoolUpdate) -> Result<api::PoolSettings, ArrayError> {
         {
             let turn = self.catalog().turn().await;
@@ -108,43 +146,39 @@ impl Array {
                 warning_percent: update.warning_percent.or(record.warning_percent),
                 critical_percent: update.critical_percent.or(record.critical_percent),
                 evict_errors: update.evict_errors.or(record.evict_errors),
+                spare_domains: update.spare_domains.or(record.spare_domains),
             };
+            let spare_before = self.space().spare().wanted();
+            let spare = update.spare_domains.unwrap_or(spare_before);
             let (errors_before, errors) =
                 (self.failing_drives().limit(), record.evict_errors.unwrap_or(DEFAULT_ERRORS));
-            if errors > MOST_ERRORS {
-                let why = format!(
-                    "no drive has {errors} errors that count within an hour: at most {MOST_ERRORS} do"
-                );
-                return Err(ArrayError::Setting { why });
-            }
             let percents = record.percents(self.options().space);
-            if let Some(percent) = percents.into_iter().find(|percent| *percent > 100) {
-                return Err(ArrayError::Setting {
-                    why: format!("a threshold of {percent} % is never reached"),
-                });
-            }
-            if let Some([(lower, percent), (upper, above)]) = crossed(percents) {
-                let why = format!(
-                    "the {lower} threshold would be {percent} %, above the {upper} threshold, {above} %"
-                );
+            if let Some(why) = problem(percents, errors) {
                 return Err(ArrayError::Setting { why });
             }
-            let [notice, warning, critical] = percents.map(percent_text);
-            let evicted = match errors {
-                0 => "drives that err are not evacuated".to_owned(),
-                errors => format!("a drive with {errors} errors within an hour is evacuated"),
-            };
-            let text = format!(
-                "settings changed: thresholds: notice {notice}, warning {warning}, critical {critical}; {evicted}"
-            );
-            let own = Told::new(self.pool_name(), text)
+            let own = Told::new(self.pool_name(), described(percents, errors, spare))
                 .change("notice_percent", before[0], percents[0])
                 .change("warning_percent", before[1], percents[1])
                 .change("critical_percent", before[2], percents[2])
-                .change("evict_errors", errors_before, errors);
+                .change("evict_errors", errors_before, errors)
+                .change("spare_domains", spare_before, spare);
+            // More is kept first, since it may be refused; less only once it is so for good.
+            let kept_before = pool.spare().domains;
+            if update.spare_domains.is_some_and(|spare| spare > kept_before) {
+                self.keep_spare(&pool, spare).await?;
+            }
             if !own.changes.is_empty() {
                 let tx = Transaction::new().put(POOL_OBJECT, KEY, encode(&record));
-                self.commit_told(&turn, tx, own).await?;
+                if let Err(error) = self.commit_told(&turn, tx, own).await {
+                    if spare > kept_before {
+                        self.keep_spare(&pool, kept_before).await?;
+                    }
+                    return Err(error);
+                }
+                if spare < kept_before {
+                    self.keep_spare(&pool, spare).await?;
+                }
+                self.space().spare_mut().want(spare);
                 let stats = pool.stats();
                 self.space().set(percents.into(), &stats);
                 self.failing_drives().set_limit(errors);

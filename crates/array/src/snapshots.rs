@@ -57,6 +57,7 @@ impl Array {
         let turn = self.catalog().turn().await;
         let source = self.volume(source)?;
         let (kind, protected) = (OriginKind::Clone, false);
+        let thick = thick || self.policy_thick(&source) == Some(true);
         let spec = ForkSpec { kind, thick, tags, folder, protected, ..snapshot_spec(source, name) };
         self.fork_one(&turn, spec).await
     }

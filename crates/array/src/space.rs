@@ -4,6 +4,7 @@
 //! does not cause an event each time. Data that the last process left in the journal is charged as new data until it is
 //! destaged. It is not counted here until then, so that a well filled pool is not reported as full after a restart.
 
+use crate::spare_watch::SpareWatch;
 use quoin_api::{Severity, SpaceLevel};
 use quoin_base::GIB;
 use quoin_pool::{Pool, PoolStats};
@@ -86,6 +87,7 @@ pub(crate) struct Found {
 /// The level the pool's space is at.
 pub(crate) struct SpaceWatch {
     percents: SpacePercents,
+    spare: SpareWatch,
     level: SpaceLevel,
     refused_writes: u64,
     /// The charge of the data that was in the journal when the pool was opened and may not be destaged yet.
@@ -114,7 +116,13 @@ pub(crate) fn freed_bytes(pool: &Pool, volumes: &[Arc<Volume>]) -> u64 {
 
 impl SpaceWatch {
     pub(crate) fn new(percents: SpacePercents) -> Self {
-        Self { percents, level: SpaceLevel::Normal, refused_writes: 0, replayed_bytes: 0 }
+        Self {
+            percents,
+            spare: SpareWatch::default(),
+            level: SpaceLevel::Normal,
+            refused_writes: 0,
+            replayed_bytes: 0,
+        }
     }
 
     /// The pool was opened.
@@ -148,6 +156,14 @@ impl SpaceWatch {
         // A full pool is told of in any case but one: all of it may be used, and nobody wants to know.
         let full = critical.filter(|percent| *percent < 100).map(|_| 100);
         [notice, warning, critical, full].into_iter().flatten().map(part).collect()
+    }
+
+    pub(crate) fn spare(&self) -> &SpareWatch {
+        &self.spare
+    }
+
+    pub(crate) fn spare_mut(&mut self) -> &mut SpareWatch {
+        &mut self.spare
     }
 
     pub(crate) fn percents(&self) -> SpacePercents {

@@ -47,6 +47,7 @@ impl Array {
             efficiency_ratio: ratio(provisioned_bytes, unique),
             usable_bytes: stats.usable_bytes,
             free_bytes: stats.free_bytes.saturating_sub(stats.buffered_bytes),
+            spare: self.spare_view(&pool),
             settled: space.settled,
         })
     }

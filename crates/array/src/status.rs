@@ -89,10 +89,11 @@ fn slice_capacity(slice: SliceSpace) -> api::SliceCapacity {
 
 fn capacity(pool: &Pool, stats: &PoolStats, volumes: &[Arc<Volume>], watch: &SpaceWatch) -> api::Capacity {
     let PoolStats { capacity_bytes, usable_bytes, metadata_bytes, .. } = *stats;
+    let spare = watch.spare().view(pool.spare());
     api::Capacity {
         total_bytes: capacity_bytes,
         usable_bytes,
-        reserve_bytes: capacity_bytes.saturating_sub(usable_bytes + metadata_bytes),
+        reserve_bytes: capacity_bytes.saturating_sub(usable_bytes + metadata_bytes + spare.bytes),
         metadata_bytes,
         used_bytes: stats.live_bytes + stats.buffered_bytes,
         mapped_bytes: volumes.iter().filter_map(|volume| volume.mapped_bytes()).sum(),
@@ -103,6 +104,7 @@ fn capacity(pool: &Pool, stats: &PoolStats, volumes: &[Arc<Volume>], watch: &Spa
         used_percent: used_percent(stats),
         level: watch.level(),
         thresholds_percent: watch.percents().into(),
+        spare,
         slices: pool.slice_space().map(slice_capacity).collect(),
     }
 }

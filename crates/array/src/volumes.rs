@@ -6,7 +6,7 @@ use crate::{
     catalog::Turn,
     events::Told,
     guard::require_unused,
-    origin::kind,
+    origin::{is_snapshot, kind},
     record::{without_exports, without_mappings},
 };
 use quoin_api as api;
@@ -25,6 +25,7 @@ impl Array {
         let turn = self.catalog().turn().await;
         let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near, policy } = request;
         let policy = self.assigned(policy)?;
+        let thick = thick || policy.thick == Some(true);
         let folder = Folder::parse(&folder)?;
         let near = near.map(|near| self.volume(&near)).transpose()?;
         let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder, policy };
@@ -96,9 +97,9 @@ impl Array {
         let volume = self.volume(name)?;
         let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, .. } = request;
         let (policy, template, writable) = (request.policy, request.template, request.writable);
-        let before = volume.policy().unwrap_or_else(|| api::DEFAULT_POLICY.to_owned());
-        let policy = policy.filter(|policy| *policy != before);
-        let policy = policy.map(|policy| self.assigned(Some(policy))).transpose()?;
+        let policy = self.assigned_anew(&volume, policy)?;
+        // Its policy makes it thick or thin, unless that is said for itself. A snapshot has no reservation.
+        let thick = thick.or_else(|| policy.as_ref()?.thick.filter(|_| !is_snapshot(&volume)));
         let folder = folder.map(|path| Folder::parse(&path)).transpose().map_err(ArrayError::VolumeChange)?;
         let one = std::slice::from_ref(&volume);
         let mut forced = String::new();

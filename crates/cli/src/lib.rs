@@ -54,6 +54,7 @@ pub use listing::ListArgs;
 pub use mapping::{AccessArgs, MappingCommand};
 pub use names::completing_names;
 pub use output::{Format, Output, table};
+pub use pool::parse_spare;
 pub use recycle_bin::RecycleBinCommand;
 pub use reserve::{Policy, ReserveArgs};
 pub use schedule::ScheduleCommand;

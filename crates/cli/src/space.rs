@@ -4,6 +4,7 @@ use crate::{
     Failure, Output,
     client::{Client, segment},
     output::pairs,
+    pool::spare_text,
     report::show,
     size_text,
 };
@@ -75,6 +76,7 @@ fn pool_text(space: &PoolSpace) -> String {
         ("metadata", format!("{}, {:.2} %", size_text(space.metadata_bytes), space.metadata_percent)),
         ("usable", size_text(space.usable_bytes)),
         ("free", size_text(space.free_bytes)),
+        ("spare", spare_text(&space.spare)),
     ];
     if space.lost_at_most_bytes > 0 {
         rows.push(("lost to damage", format!("at most {}", size_text(space.lost_at_most_bytes))));

@@ -4,6 +4,7 @@ use crate::{
     drive_view::protection_rows,
     output::{pairs, table},
     policy::compliance,
+    pool::spare_text,
     size_text,
     time::{duration_text, utc_text},
 };
@@ -72,6 +73,7 @@ fn policy_column(volume: &Volume) -> String {
             format!("{}, converting {percent:.0} %", volume.policy)
         }
         Some((ComplianceState::Reduced, _)) => format!("{}, REDUCED", volume.policy),
+        Some((ComplianceState::Differs, _)) => format!("{}, DIFFERS", volume.policy),
         Some((ComplianceState::Compliant, _)) | None => volume.policy.clone(),
     }
 }
@@ -311,6 +313,7 @@ fn space_rows(capacity: &Capacity) -> Rows {
         format!("{} for thick volumes, {unused} of it unused", size_text(capacity.reserved_bytes)),
     ));
     rows.push(("  free", size_text(capacity.free_bytes)));
+    rows.push(("  spare", spare_text(&capacity.spare)));
     for (number, slice) in capacity.slices.iter().enumerate().filter(|_| capacity.slices.len() > 1) {
         let (free, held) = (size_text(slice.free_bytes), size_text(slice.usable_bytes));
         let plural = if slice.volumes == 1 { "" } else { "s" };

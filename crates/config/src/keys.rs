@@ -217,6 +217,14 @@ pub const SECTIONS: &[Section] = &[
                 default: "100",
                 example: "95",
             },
+            Key {
+                name: "spare_domains",
+                about: "Keep so much space free that what the so many largest fault domains hold can be made again on the \
+                        others when they are lost; 0: off. quoin pool set --spare goes before it.",
+                kind: Kind::Number(0, 8),
+                default: "0",
+                example: "1",
+            },
         ],
     },
     crate::events::SECTION,

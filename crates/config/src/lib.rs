@@ -133,6 +133,9 @@ pub struct SpaceConfig {
     /// From here on the pool's space is critical.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub critical_percent: Option<u8>,
+    /// Fault domains that are kept spare.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spare_domains: Option<u8>,
 }
 
 impl SpaceConfig {

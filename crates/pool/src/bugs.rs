@@ -159,6 +159,10 @@ pub enum Bug {
     FreeUnreadable = 241,
     /// A pool is opened with whatever voters are there.
     OpenMinority = 203,
+    /// What was placed for another layout of its volume is published where it lies.
+    PublishAsPlaced = 204,
+    /// What volumes share is laid out as the one that tolerates the fewest failures wants it.
+    LowerShared = 205,
     /// A column is copied to another drive as it is, whatever the checksums of its blocks say. A test of the pool finds it.
     CopyUnverified = 183,
     /// A record of the catalog that changed is left out of the checkpoint now and then.
@@ -209,10 +213,12 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 76] = [
+    pub const ALL: [Bug; 78] = [
         Bug::ReturnBeforeFlags,
         Bug::ForgetMissed,
         Bug::OpenMinority,
+        Bug::PublishAsPlaced,
+        Bug::LowerShared,
         Bug::GoneTooSoon,
         Bug::ReuseLeftEarly,
         Bug::TrustParity,

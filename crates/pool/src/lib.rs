@@ -46,6 +46,7 @@ pub use lifecycle::{
     options::{FormatOptions, PoolOptions},
     pool::Pool,
     protection::{DriveSpace, Protection},
+    spare::Spare,
     stats::{PoolStats, RecoveryStats, Removal, SliceSpace, VolumeStats},
 };
 pub use meta::{ObjectKind, Transaction};

@@ -8,7 +8,7 @@ use crate::{
 };
 use quoin_array::is_target_name;
 use quoin_base::{GIB, Layout, MIB, PoolId};
-use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size};
+use quoin_cli::{Failure, Global, Output, Size, TOKEN_FILE, parse_size, parse_spare};
 use quoin_config::{Config, DriveConfig, EventsConfig, ServeConfig, SpaceConfig};
 use quoin_drive::{DriveError, DriveWatch, MAX_SLICES, MOST_JOURNAL_COLUMNS, Patience, Probe, Roles, probe};
 use quoin_emulate::Emulation;
@@ -73,6 +73,10 @@ pub(crate) struct Args {
     /// [default: as many as the layout tolerates failures, and one more]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(MOST_JOURNAL_COLUMNS)))]
     journal_copies: Option<u8>,
+    /// Keep space free for the loss of so many fault domains, so that what they held can be made again on the others: 1 to 8,
+    /// or off [default: off]
+    #[arg(long, value_name = "DOMAINS", value_parser = parse_spare)]
+    spare: Option<u8>,
     /// What counts as a fault domain: file (each drive file is one), or PATH=NAME, the name of a drive's domain; repeatable
     /// [default: the disk that a drive is, or is on]
     #[arg(long, value_name = "file|PATH=NAME")]
@@ -139,7 +143,7 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<(Config
     let drives: Vec<_> = disks.into_iter().zip(candidates).zip(&in_domains).map(drive).collect();
     let mut options = format_options(&drives, &args.name, args.slices);
     choose(&mut options, &drives, args.layout, args.journal_copies);
-    let protected = Protected::of(&options, &drives, &in_domains);
+    let protected = Protected::of(&options, &drives, &in_domains, args.spare.unwrap_or(0))?;
     // From here on the drives belong to the new pool.
     let pool = format(drives, options, args)?;
     let digits = pool.0.simple().to_string();
@@ -148,7 +152,10 @@ fn make(data: &DataDir, args: &Args, candidates: &[Candidate]) -> Result<(Config
         iqn: args.iqn.clone().unwrap_or_else(|| format!("iqn.2026-11.io.quoin:{}", &digits[..12])),
         pool,
         serve: ServeConfig::default(),
-        space: SpaceConfig::default(),
+        space: SpaceConfig {
+            spare_domains: args.spare.filter(|domains| *domains > 0),
+            ..SpaceConfig::default()
+        },
         events: EventsConfig::default(),
         drives: candidates.iter().map(|candidate| drive_config(data, candidate)).collect::<Result<_, _>>()?,
     };

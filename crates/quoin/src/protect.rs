@@ -2,7 +2,7 @@
 
 use crate::domains::{InDomain, shared_disk};
 use quoin_base::Layout;
-use quoin_cli::size_text;
+use quoin_cli::{Failure, size_text};
 use quoin_pool::{FormatOptions, NewDrive};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,10 @@ pub(crate) struct Protected {
     is_only_disk: bool,
     /// Other layouts that these drives allow.
     others: Vec<LayoutReport>,
+    /// Fault domains for whose loss space is kept free.
+    spare_domains: u8,
+    /// Of the data that there is room for, so much is kept free for that, or would be with one domain.
+    spare_bytes: Option<u64>,
 }
 
 /// The layout that protects by default: two copies where there are two fault domains. Nothing else has the latency of
@@ -82,7 +86,22 @@ fn report(options: &FormatOptions, drives: &[NewDrive], layout: Layout) -> Optio
 }
 
 impl Protected {
-    pub(crate) fn of(options: &FormatOptions, drives: &[NewDrive], in_domains: &[InDomain]) -> Self {
+    /// # Errors
+    /// If as many fault domains cannot be kept spare.
+    pub(crate) fn of(
+        options: &FormatOptions,
+        drives: &[NewDrive],
+        in_domains: &[InDomain],
+        spare_domains: u8,
+    ) -> Result<Self, Failure> {
+        let spare_bytes = match options.spare_bytes(drives, spare_domains.max(1)) {
+            Ok(bytes) => Some(bytes),
+            Err(_) if spare_domains == 0 => None,
+            Err(error) => {
+                let next = "give drives in more fault domains, or leave --spare out";
+                return Err(Failure::usage("array not created", error.to_string(), next));
+            }
+        };
         let chosen = report(options, drives, options.layout).unwrap_or_else(|| LayoutReport {
             layout: options.layout.to_string(),
             tolerates: options.layout.parity(),
@@ -96,7 +115,9 @@ impl Protected {
         let others =
             COMPARED.iter().filter_map(|name| name.parse().ok()).filter(|other| *other != options.layout);
         let (shared_disk, is_only_disk) = shared_disk(in_domains).unzip();
-        Self {
+        Ok(Self {
+            spare_domains,
+            spare_bytes,
             journal_columns: options.journal_columns,
             each_file: in_domains.iter().any(|domain| domain.name.starts_with("file:")),
             shared_disk,
@@ -104,7 +125,7 @@ impl Protected {
             others: others.filter_map(|layout| report(options, drives, layout)).collect(),
             chosen,
             domains,
-        }
+        })
     }
 
     /// For people: what is protected, what that costs, and what else there is.
@@ -133,6 +154,17 @@ impl Protected {
                 count => format!("tolerates {count} failures"),
             };
             format!("  --layout {} {tolerates}, with room for about {held}", other.layout)
+        }));
+        lines.extend(self.spare_bytes.map(|bytes| {
+            let bytes = size_text(bytes);
+            match self.spare_domains {
+                0 => format!(
+                    "spare: off, so that a pool that is nearly full may lack room after a loss; quoin pool set --spare 1 keeps about \
+                     {bytes} free for it"
+                ),
+                1 => format!("spare: about {bytes} of it is kept free for the loss of a fault domain"),
+                count => format!("spare: about {bytes} of it is kept free for the loss of {count} fault domains"),
+            }
         }));
         lines.push(self.domains_text());
         lines.join("\n")

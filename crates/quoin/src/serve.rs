@@ -215,6 +215,7 @@ fn array_options(
         nbd,
         pool_options: memory.pool_options(),
         space: config.space.percents().into(),
+        spare_domains: config.space.spare_domains.unwrap_or(0),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     Assigned, BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
     error::refused, fence::Fence, record::VolumeRecord, spec::check_size,
 };
-use quoin_base::{Layout, VolumeId};
+use quoin_base::VolumeId;
 use quoin_pool::{Pool, PoolError, Transaction};
 use quoin_world::AsyncMutexGuard;
 use std::sync::{Arc, atomic::Ordering};
@@ -208,23 +208,41 @@ impl Volumes {
         (tx, followers)
     }
 
-    /// Lays out volumes anew whose policy has another layout now; commits `with` in the same transaction.
+    /// Lays out volumes anew whose policy is another one now, and makes those that hosts write to thick or thin if it says so;
+    /// commits `with` in the same transaction.
     ///
     /// # Errors
-    /// [`VolumeError::CannotReserve`] if there is no room for what is promised to them. [`VolumeError::Offline`] if no
-    /// pool is open, [`VolumeError::Pool`] if it refuses or fails the transaction.
-    pub async fn lay_out(
-        &self,
-        policy: &str,
-        layout: Option<Layout>,
-        with: Transaction,
-    ) -> Result<(), VolumeError> {
+    /// [`VolumeError::CannotReserve`] if there is no room for what is promised to them, [`VolumeError::Trimming`] if one
+    /// would become thick while its former tail is being emptied. [`VolumeError::Offline`] if no pool is open,
+    /// [`VolumeError::Pool`] if it refuses or fails the transaction.
+    pub async fn lay_out(&self, policy: &Assigned, with: Transaction) -> Result<(), VolumeError> {
         let _turn = self.changes.lock().await;
         let mut volumes = self.list();
         volumes.extend(self.binned());
-        let of_policy = volumes.iter().filter(|volume| volume.policy().as_deref() == Some(policy));
-        let tx = of_policy.fold(with, |tx, volume| tx.lay_out(volume.id(), layout));
-        self.pool()?.commit(tx).await.map_err(|error| refused(policy, error))
+        volumes.retain(|volume| volume.policy() == policy.name);
+        let (mut tx, mut changed) = (with, Vec::new());
+        for volume in &volumes {
+            tx = tx.lay_out(volume.id(), policy.layout);
+            let before = volume.record();
+            let thick = policy.thick.filter(|thick| *thick != before.space.thick && !before.is_snapshot());
+            let Some(thick) = thick else { continue };
+            // What is emptied is not to be reserved: a task may be at it for minutes.
+            if thick && before.is_trimming() {
+                return Err(VolumeError::Trimming { name: before.name });
+            }
+            let mut record = before.clone();
+            record.space.thick = thick;
+            tx = record.put(tx, Some(&before));
+            if record.reserved_bytes() != before.reserved_bytes() {
+                tx = tx.reserve(record.id, record.reserved_bytes());
+            }
+            changed.push((volume, record));
+        }
+        let which = policy.name.as_deref().unwrap_or_default();
+        self.pool()?.commit(tx).await.map_err(|error| refused(which, error))?;
+        let mut known = self.known.lock();
+        changed.iter().for_each(|(volume, record)| known.update(volume, record));
+        Ok(())
     }
 
     /// Keeps the tail of a volume as it is until the returned value is dropped. What is left of a former tail is emptied.

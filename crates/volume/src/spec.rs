@@ -29,6 +29,8 @@ pub struct Assigned {
     pub name: Option<String>,
     /// What the volume is laid out as; `None`: as the pool.
     pub layout: Option<Layout>,
+    /// Whether the pool keeps space for all of the volume; `None`: the policy does not say.
+    pub thick: Option<bool>,
 }
 
 impl VolumeSpec {

@@ -50,6 +50,7 @@ pub(crate) fn array(
         nbd: Vec::new(),
         pool_options: scenario.pool.clone(),
         space: SpacePercents::default(),
+        spare_domains: 0,
     };
     let bay: Vec<Arc<dyn Disk>> = disks.iter().map(|disk| disk.clone() as _).collect();
     Array::new(world.clone(), Box::new(bay), Target::new(IQN), options)

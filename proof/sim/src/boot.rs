@@ -68,11 +68,14 @@ pub(crate) struct BootRun {
     pub opened: Arc<Mutex<Option<Arc<Pool>>>>,
     /// The last boot closed the pool, so that nothing is to be replayed.
     pub closed_before: bool,
+    pub is_first: bool,
     pub last: bool,
     /// Drives leave in this boot; what is random about that follows from this number.
     pub leaves: Option<u64>,
     /// Volumes get other layouts, if so as this number tells.
     pub lays_out: Option<u64>,
+    /// A fault domain is kept spare.
+    pub keeps_spare: bool,
     /// Heads of rows are not found, so that a check finds something.
     pub lacks_rows: bool,
 }
@@ -147,6 +150,9 @@ impl BootRun {
             Err(error) => return Err(format!("the pool cannot be opened: {error}")),
         };
         *self.opened.lock() = Some(pool.clone());
+        if self.keeps_spare {
+            self.keep_spare(&pool).await?;
+        }
         self.check_recovery(&pool)?;
         self.check_catalog(&pool)?;
         if self.faults == Faults::Death && self.shared.may_fail {
@@ -271,6 +277,16 @@ impl BootRun {
         let pool = Pool::open(world, drives, self.options.clone()).await.map_err(|e| e.to_string())?;
         pool.set_hedging(Hedging { late_after: Some(LATE_AFTER), extra_reads: EXTRA_READS });
         Ok(pool)
+    }
+
+    /// Keeps a fault domain spare: there is room for it in the first boot, and was admitted with regard to it later.
+    async fn keep_spare(&self, pool: &Pool) -> Result<(), String> {
+        if self.is_first {
+            let kept = pool.set_spare(1).await;
+            return kept.map_err(|error| format!("no spare domain in an empty pool: {error}"));
+        }
+        pool.restore_spare(1);
+        Ok(())
     }
 
     async fn check(&self) -> Result<(), String> {

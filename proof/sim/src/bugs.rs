@@ -29,7 +29,6 @@ fn within(bug: Bug) -> u64 {
         | Bug::TrustPlaced
         | Bug::KeepWaived
         | Bug::EarlyPageReuse
-        | Bug::EarlyNumberReuse
         | Bug::StayClosed => 400,
         Bug::EarlyExtentReuse
         | Bug::MergeTwice
@@ -43,16 +42,16 @@ fn within(bug: Bug) -> u64 {
         // What is placed is not in the journal, where they show.
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
         // What was stuck seldom lands where something else has come to lie.
-        Bug::TakeBackEarly => 2000,
+        Bug::TakeBackEarly | Bug::EarlyNumberReuse => 2000,
         Bug::SameRootSlot => 4000,
-        Bug::KeepMovedRecord | Bug::GiveBackEarly => 1000,
+        Bug::KeepMovedRecord | Bug::GiveBackEarly | Bug::PublishAsPlaced => 1000,
         _ => 200,
     }
 }
 
-/// What ordinary seeds would find too, after far more of them, is looked for where it shows.
-fn choices(bug: Bug) -> Choices {
-    let (faults, load) = match bug {
+/// What goes wrong and what clients do where a bug shows, if not anywhere.
+fn faults_and_load(bug: Bug) -> (Option<Faults>, Option<Load>) {
+    match bug {
         // A root that is older than a whole turn of the segments leads to what was overwritten.
         Bug::SameRootSlot => (None, Some(Load::Full)),
         // The journal must go round while one checkpoint is being made.
@@ -73,6 +72,9 @@ fn choices(bug: Bug) -> Choices {
         Bug::TailPastDisplaced => (Some(Faults::Slow), Some(Load::Rewrite)),
         // The process must outlive the hang, and what was stuck must meet what was written since.
         Bug::TakeBackEarly => (Some(Faults::Hang), Some(Load::Mixed)),
+        // Nothing is looked at while drives hold something wrong.
+        Bug::PublishAsPlaced => (Some(Faults::None), Some(Load::Rewrite)),
+        Bug::LowerShared => (Some(Faults::None), None),
         // Power must fail while a row of a large write is on its way and its record is there.
         Bug::TrustPlaced | Bug::CountBeforeRows => (None, Some(Load::Rewrite)),
         // Small writes must be on their way while large ones are.
@@ -86,7 +88,12 @@ fn choices(bug: Bug) -> Choices {
         // Power must fail between a part and the decision.
         Bug::ReplayUndecided => (None, Some(Load::Forks)),
         _ => (None, None),
-    };
+    }
+}
+
+/// What ordinary seeds would find too, after far more of them, is looked for where it shows.
+fn choices(bug: Bug) -> Choices {
+    let (faults, load) = faults_and_load(bug);
     // With little RAM a checkpoint waits for pages, and takes longer; and nodes of maps are read from drives.
     // And pages of the block table are not in RAM when numbers are dropped.
     let little_ram = matches!(
@@ -101,8 +108,10 @@ fn choices(bug: Bug) -> Choices {
     let of_several =
         matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
     let leaving = matches!(bug, Bug::GoneTooSoon | Bug::ReuseLeftEarly);
+    let policies = matches!(bug, Bug::PublishAsPlaced | Bug::LowerShared);
     Choices {
         leaving,
+        policies,
         faults,
         load,
         little_ram,
@@ -118,7 +127,11 @@ fn layout(bug: Bug) -> Option<Layout> {
         // With redundancy what was overwritten follows from other columns.
         Bug::ReuseLeftEarly => Layout::of_columns((1, 0)),
         Bug::GoneTooSoon | Bug::TrustParity | Bug::RepairNextColumn => Layout::of_columns((3, 1)),
-        Bug::ReturnBeforeFlags | Bug::ForgetMissed | Bug::OpenMinority => Layout::of_columns((1, 1)),
+        Bug::ReturnBeforeFlags
+        | Bug::ForgetMissed
+        | Bug::OpenMinority
+        | Bug::PublishAsPlaced
+        | Bug::LowerShared => Layout::of_columns((1, 1)),
         _ => None,
     }
 }

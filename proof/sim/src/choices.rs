@@ -150,6 +150,9 @@ pub struct Choices {
     pub leaving: bool,
     /// Volumes get other layouts while they are used. Of pools whose data is protected.
     pub policies: bool,
+    /// A fault domain is kept spare: one drive may be lost at any time, also while the pool is full. Of pools whose data is
+    /// protected.
+    pub spare: bool,
     /// Prints each boot.
     pub verbose: bool,
 }

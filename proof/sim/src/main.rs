@@ -58,6 +58,9 @@ struct RunArgs {
     /// Give volumes other layouts while they are used; with a layout that protects data
     #[arg(long, requires = "layout")]
     policies: bool,
+    /// Keep a fault domain spare, so that drives vanish from full pools too; with a layout that protects data
+    #[arg(long, requires = "layout")]
+    spare: bool,
     /// A bug to plant.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -102,6 +105,7 @@ impl RunArgs {
             layout: self.layout,
             leaving: self.leaving,
             policies: self.policies,
+            spare: self.spare,
             verbose,
         }
     }
@@ -144,6 +148,9 @@ impl Simulation for RunArgs {
         }
         if self.policies {
             command += " --policies";
+        }
+        if self.spare {
+            command += " --spare";
         }
         if let Some(bug) = bug {
             command += &format!(" --bug {bug}");

@@ -23,6 +23,8 @@ use std::{
 const LAYOUTS: [&str; 5] = ["mirror", "2+1", "raid5", "mirror-3", "raid6"];
 /// How long, in looks, conversions may take when nobody else is at work.
 const LOOKS: u32 = 30_000;
+/// How often a volume gets another layout in a boot at the most: some boots last long, and each time data is moved.
+const MOST_GIVEN: u32 = 300;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Whether volumes get other layouts.
@@ -51,7 +53,10 @@ pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, number: u64) {
     world.spawn(
         Thread::Background,
         Box::pin(async move {
-            while !is_over(&own, &pool) && !own.policies.is_over.load(Ordering::Relaxed) {
+            for _ in 0..MOST_GIVEN {
+                if is_over(&own, &pool) || own.policies.is_over.load(Ordering::Relaxed) {
+                    break;
+                }
                 let micros = log_uniform(&mut rng, 100, 60_000);
                 own.world.sleep(Duration::from_micros(micros)).await;
                 let volumes: Vec<_> = own.model.lock().usable_volumes().collect();

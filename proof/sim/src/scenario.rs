@@ -324,8 +324,9 @@ impl Scenario {
         let load = load.or(rare.load).unwrap_or(drawn_load);
         let faults = faults.or(rare.faults).unwrap_or(drawn_faults);
         let faults = faults_of(choices, seed, faults);
-        // A pool that is nearly full may not have room for what was admitted when a drive is lost.
-        let load = if faults.has_drives_vanish() && load == Load::Full { Load::Mixed } else { load };
+        // A pool that is nearly full may not have room for what was admitted when a drive is lost, unless it keeps some.
+        let lacks_room = faults.has_drives_vanish() && load == Load::Full && !choices.spare;
+        let load = if lacks_room { Load::Mixed } else { load };
         let threads = rng.random_range(1..=3);
         let columns = if faults == Faults::Column { columns.max(2) } else { columns };
         // With one more than its layout takes, volumes may have a stronger one.
@@ -335,6 +336,9 @@ impl Scenario {
         let mut layout = Arrangement::draw(&mut rng, seed, rare.drives, faults, journal);
         if let Some(protection) = protection {
             layout.protect(&mut rng, protection);
+            if choices.spare {
+                layout.count += 1;
+            }
         }
         let drives = layout.drives(&mut rng, load);
         let format = FormatOptions {

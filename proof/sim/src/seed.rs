@@ -199,6 +199,8 @@ impl Run {
             closed_before: std::mem::take(&mut self.closed),
             leaves: self.has_drives_leave().then(|| self.seed << 8 | u64::from(number)),
             lays_out: self.choices.policies.then(|| self.seed << 8 | u64::from(number)),
+            keeps_spare: self.choices.spare,
+            is_first: number == 1,
             last,
             lacks_rows: false,
         };

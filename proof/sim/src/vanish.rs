@@ -78,6 +78,8 @@ struct Vanisher {
     drives: Vec<Watched>,
     /// Those that are away.
     away: BTreeSet<usize>,
+    /// The most that may be lost: as many as are kept spare, or as layouts tolerate one after the other.
+    most_lost: usize,
     rng: ChaCha8Rng,
 }
 
@@ -88,7 +90,11 @@ pub(crate) fn spawn(shared: &Arc<Shared>, pool: &Arc<Pool>, drives: Vec<Watched>
         beyond.is(pool.protection().unreadable_segments > 0, shared.world.now());
     }
     let away = (0..drives.len()).filter(|drive| drives[*drive].0.is_away()).collect();
-    let vanisher = Vanisher { shared, pool, drives, away, rng };
+    let most_lost = match pool.spare().domains {
+        0 => usize::MAX,
+        spare => spare.into(),
+    };
+    let vanisher = Vanisher { shared, pool, drives, away, most_lost, rng };
     let world = vanisher.shared.world.clone();
     world.spawn(
         Thread::Background,
@@ -147,6 +153,10 @@ impl Vanisher {
 
     /// A drive vanishes, if as many failures are tolerated beside those that the pool has not noticed yet.
     fn take_one_away(&mut self) {
+        let lost = self.unnoticed() + (0..self.drives.len()).filter(|drive| !self.counts(*drive)).count();
+        if lost >= self.most_lost {
+            return;
+        }
         let is_tolerated = usize::from(self.pool.protection().tolerates) > self.unnoticed();
         let Some(beyond) = self.shared.beyond.clone() else {
             if is_tolerated {

@@ -17,6 +17,8 @@ const SLICES_SEEDS: &str = "60";
 
 /// Seeds of pools whose data is protected, with copies and with parity.
 const PROTECTED_SEEDS: &str = "40";
+const POLICIES_SEEDS: &str = "30";
+const VANISH_SEEDS: &str = "20";
 
 /// Seeds of the simulation of the array.
 const ARRAY_SEEDS: u32 = 40;
@@ -65,6 +67,26 @@ const STEPS: &[Step] = &[
         program("debug", "quoin-sim", As::User, &args)?;
         let args = ["--seeds", PROTECTED_SEEDS, "--layout", "raid6"].map(str::to_owned);
         program("debug", "quoin-sim", As::User, &args)
+    }),
+    ("simulation with policies", || {
+        ["mirror", "raid5"].into_iter().try_for_each(|layout| {
+            let args = ["--seeds", POLICIES_SEEDS, "--layout", layout, "--policies"].map(str::to_owned);
+            program("debug", "quoin-sim", As::User, &args)
+        })
+    }),
+    ("simulation with absent drives", || {
+        ["mirror", "raid6"].into_iter().try_for_each(|layout| {
+            let args = ["--seeds", VANISH_SEEDS, "--layout", layout, "--faults", "vanish"].map(str::to_owned);
+            program("debug", "quoin-sim", As::User, &args)
+        })
+    }),
+    ("simulation of full pools with a spare domain", || {
+        ["mirror", "raid5"].into_iter().try_for_each(|layout| {
+            let wanted = ["--seeds", VANISH_SEEDS, "--layout", layout];
+            let full = ["--faults", "vanish", "--load", "full", "--spare"];
+            let args: Vec<_> = wanted.into_iter().chain(full).map(str::to_owned).collect();
+            program("debug", "quoin-sim", As::User, &args)
+        })
     }),
     ("simulation of the array", || {
         program("debug", "quoin-sim-array", As::User, &["--seeds".to_owned(), ARRAY_SEEDS.to_string()])

@@ -4,10 +4,11 @@ use super::{Policies, PolicyRecord};
 use crate::{
     Array, ArrayError, PolicyError,
     events::Told,
+    origin::is_snapshot,
     progress::Progress,
     record::{POLICY_OBJECT, decode},
 };
-use quoin_api::{self as api, ComplianceState, DEFAULT_POLICY};
+use quoin_api::{self as api, ComplianceState, DEFAULT_POLICY, Reservation};
 use quoin_base::Layout;
 use quoin_pool::{Pool, Transaction, VolumeLayout};
 use quoin_volume::{Assigned, Volume, check_name};
@@ -15,6 +16,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// How many there may be beside the default one.
 const POLICIES_MAX: usize = 100;
+/// The layout whose width the array chooses, and its columns of parity.
+const WIDE: &str = "wide";
+const WIDE_PARITY: u8 = 2;
+const NOT_WIDE: &str = "a wide layout has two columns of parity and two of data at least, in 4 fault domains: add drives in \
+                        others, or choose another layout";
 
 impl Array {
     /// Takes over the policies of a newly opened pool.
@@ -34,7 +40,8 @@ impl Array {
     pub async fn create_policy(&self, request: api::PolicyCreate) -> Result<api::Policy, ArrayError> {
         let turn = self.catalog().turn().await;
         let pool = self.pool()?;
-        let api::PolicyCreate { name, layout, failures_to_tolerate, force_provisioning } = request;
+        let api::PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, reservation } =
+            request;
         check_name(&name).map_err(PolicyError::Name)?;
         {
             let policies = self.policies();
@@ -46,16 +53,25 @@ impl Array {
             }
         }
         let asked = asked_for(&pool, &name, layout, failures_to_tolerate)?;
-        let layout = asked.ok_or_else(|| PolicyError::OneOfTwo { name: name.clone() })?;
+        let layout = match asked {
+            Some(layout) => layout,
+            None if reservation != Reservation::Any => pool.protection().layout,
+            None => return Err(PolicyError::OneOfTwo { name }.into()),
+        };
         require_possible(&pool, &name, layout, force_provisioning)?;
         let created_ms = self.world().wall_clock_ms();
-        let record = PolicyRecord { name, layout: layout.to_string(), force_provisioning, created_ms };
-        let own = Told::new(
-            format!("policy {}", record.name),
-            format!("created: layout {}{}", layout.described(), forced_text(force_provisioning)),
-        )
-        .with("layout", &record.layout)
-        .with("force_provisioning", force_provisioning);
+        let thick = thick(reservation);
+        let record = PolicyRecord { name, layout: layout.to_string(), force_provisioning, thick, created_ms };
+        let text = format!(
+            "created: layout {}{}{}",
+            layout.described(),
+            forced_text(force_provisioning),
+            reservation_text(reservation)
+        );
+        let own = Told::new(format!("policy {}", record.name), text)
+            .with("layout", &record.layout)
+            .with("force_provisioning", force_provisioning)
+            .with("reservation", reservation.to_string());
         self.commit_told(&turn, record.put(Transaction::new()), own).await?;
         self.policies().by_name.insert(record.name.clone(), record.clone());
         self.policy_view(&record)
@@ -101,23 +117,31 @@ impl Array {
             return Err(PolicyError::IsDefault.into());
         }
         let before = self.policy(name)?;
-        let api::PolicyUpdate { layout, failures_to_tolerate, force_provisioning } = request;
+        let api::PolicyUpdate { layout, failures_to_tolerate, force_provisioning, reservation } = request;
         let asked = asked_for(&pool, name, layout, failures_to_tolerate)?;
         let layout = asked.map_or_else(|| before.layout(), Ok)?;
         let force_provisioning = force_provisioning.unwrap_or(before.force_provisioning);
         require_possible(&pool, name, layout, force_provisioning)?;
-        let record = PolicyRecord { layout: layout.to_string(), force_provisioning, ..before.clone() };
+        let reservation = reservation.unwrap_or(before.reservation());
+        let thick = thick(reservation);
+        let record = PolicyRecord { layout: layout.to_string(), force_provisioning, thick, ..before.clone() };
         let text = format!(
-            "changed: layout {}{}; its volumes are converted",
+            "changed: layout {}{}{}; its volumes are converted",
             layout.described(),
-            forced_text(force_provisioning)
+            forced_text(force_provisioning),
+            reservation_text(reservation)
         );
         let own = Told::new(format!("policy {name}"), text)
             .change("layout", &before.layout, &record.layout)
-            .change("force_provisioning", before.force_provisioning, force_provisioning);
+            .change("force_provisioning", before.force_provisioning, force_provisioning)
+            .change("reservation", before.reservation().to_string(), reservation.to_string());
         if !own.changes.is_empty() {
             let (tx, staged) = self.stage_with(&turn, record.put(Transaction::new()), own);
-            let changed = self.volumes().lay_out(name, own_layout(&pool, layout), tx).await;
+            let layout = own_layout(&pool, layout);
+            // Volumes that were made otherwise by themselves stay so while the policy says what it said.
+            let thick = thick.filter(|_| record.thick != before.thick);
+            let assigned = Assigned { name: Some(name.to_owned()), layout, thick };
+            let changed = self.volumes().lay_out(&assigned, tx).await;
             changed.map_err(ArrayError::not("policy not changed"))?;
             self.log().saved(staged);
             self.policies().by_name.insert(name.to_owned(), record.clone());
@@ -144,7 +168,8 @@ impl Array {
         }
         let own = Told::new(format!("policy {name}"), "deleted")
             .without("layout", &record.layout)
-            .without("force_provisioning", record.force_provisioning);
+            .without("force_provisioning", record.force_provisioning)
+            .without("reservation", record.reservation().to_string());
         self.commit_told(&turn, Transaction::new().delete(POLICY_OBJECT, name), own).await?;
         self.policies().by_name.remove(name);
         Ok(())
@@ -156,14 +181,40 @@ impl Array {
         let (record, pool) = (self.policy(&name)?, self.pool()?);
         let layout = record.layout()?;
         require_possible(&pool, &name, layout, record.force_provisioning)?;
-        Ok(Assigned { name: Some(name), layout: own_layout(&pool, layout) })
+        Ok(Assigned { name: Some(name), layout: own_layout(&pool, layout), thick: record.thick })
+    }
+
+    /// The policy that a volume gets in place of another one; `None` if it keeps its own.
+    pub(crate) fn assigned_anew(
+        &self,
+        volume: &Volume,
+        policy: Option<String>,
+    ) -> Result<Option<Assigned>, ArrayError> {
+        let before = volume.policy().unwrap_or_else(|| DEFAULT_POLICY.to_owned());
+        let policy = policy.filter(|policy| *policy != before);
+        policy.map(|policy| self.assigned(Some(policy))).transpose()
+    }
+
+    /// Whether the policy of a volume says that it is thick, or thin.
+    pub(crate) fn policy_thick(&self, volume: &Volume) -> Option<bool> {
+        self.policies().by_name.get(&volume.policy()?)?.thick
     }
 
     /// Whether a volume is as its policy says; `None` while the pool is offline.
     pub(crate) fn compliance(&self, volume: &Volume) -> Option<api::Compliance> {
         let found = self.pool().ok()?.volume_layout(volume.id())?;
+        let thick = self.policy_thick(volume).filter(|_| !is_snapshot(volume));
         let policies = self.policies();
-        Some(compliance(&found, policies.converting.get(&volume.id())))
+        let compliance = compliance(&found, policies.converting.get(&volume.id()));
+        let differs = thick.is_some_and(|thick| thick != volume.is_thick());
+        Some(api::Compliance {
+            state: match compliance.state {
+                ComplianceState::Compliant if differs => ComplianceState::Differs,
+                state => state,
+            },
+            reservation: reservation(thick),
+            ..compliance
+        })
     }
 
     /// Looks how far conversions are.
@@ -197,21 +248,20 @@ impl Array {
 
     fn default_policy(&self) -> Result<api::Policy, ArrayError> {
         let layout = self.pool()?.protection().layout;
-        Ok(self.view(DEFAULT_POLICY, layout, false, None))
+        Ok(self.view(DEFAULT_POLICY, layout))
     }
 
     fn policy_view(&self, record: &PolicyRecord) -> Result<api::Policy, ArrayError> {
         let layout = record.layout()?;
-        Ok(self.view(&record.name, layout, record.force_provisioning, Some(record.created_ms)))
+        Ok(api::Policy {
+            force_provisioning: record.force_provisioning,
+            reservation: record.reservation(),
+            created_ms: Some(record.created_ms),
+            ..self.view(&record.name, layout)
+        })
     }
 
-    fn view(
-        &self,
-        name: &str,
-        layout: Layout,
-        force_provisioning: bool,
-        created_ms: Option<u64>,
-    ) -> api::Policy {
+    fn view(&self, name: &str, layout: Layout) -> api::Policy {
         let volumes = self.of_policy(name);
         let states: Vec<_> =
             volumes.iter().filter_map(|volume| self.compliance(volume)).map(|found| found.state).collect();
@@ -221,13 +271,44 @@ impl Array {
             name: name.to_owned(),
             layout: layout.to_string(),
             failures_to_tolerate: layout.parity(),
-            force_provisioning,
+            force_provisioning: false,
+            reservation: Reservation::Any,
             layout_now: domains.map(|domains| layout.within(domains).to_string()),
             volumes: volumes.len() as u64,
             converting: count(ComplianceState::Converting),
             reduced: count(ComplianceState::Reduced),
-            created_ms,
+            differing: count(ComplianceState::Differs),
+            created_ms: None,
         }
+    }
+}
+
+/// The layout with two columns of parity and as many of data as there are fault domains for. From five domains on one stays
+/// free, so that what a lost domain held can be made again without narrower segments. `None`: there are too few.
+fn wide(domains: usize) -> Option<Layout> {
+    let data = domains.checked_sub(usize::from(WIDE_PARITY)).filter(|data| *data >= 2)?;
+    let data = if data > 2 { data - 1 } else { data };
+    Layout::of_columns((data.min(Layout::MOST_DATA.into()) as u8, WIDE_PARITY))
+}
+
+fn thick(reservation: Reservation) -> Option<bool> {
+    (reservation != Reservation::Any).then_some(reservation == Reservation::Thick)
+}
+
+/// What that is called.
+pub(super) fn reservation(thick: Option<bool>) -> Reservation {
+    match thick {
+        None => Reservation::Any,
+        Some(thick) if thick => Reservation::Thick,
+        Some(_) => Reservation::Thin,
+    }
+}
+
+fn reservation_text(reservation: Reservation) -> &'static str {
+    match reservation {
+        Reservation::Any => "",
+        Reservation::Thin => ", volumes are thin",
+        Reservation::Thick => ", volumes are thick",
     }
 }
 
@@ -242,6 +323,9 @@ fn asked_for(
     match (layout, failures) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(PolicyError::OneOfTwo { name: name() }),
+        (Some(text), None) if text == WIDE => wide(pool.protection().domains)
+            .map(Some)
+            .ok_or_else(|| PolicyError::Layout { name: name(), why: NOT_WIDE.to_owned() }),
         (Some(text), None) => match text.parse() {
             Ok(layout) => Ok(Some(layout)),
             Err(error) => Err(PolicyError::Layout { name: name(), why: error.to_string() }),
@@ -293,10 +377,26 @@ fn compliance(found: &VolumeLayout, progress: Option<&Progress>) -> api::Complia
         layout: found.layout.to_string(),
         layout_now: found.layout_now.to_string(),
         tolerates: found.layout_now.parity(),
+        reservation: Reservation::Any,
         percent,
         left_bytes: found.left_bytes,
         bytes_per_s: progress.and_then(Progress::bytes_per_s),
         remaining_s: progress.and_then(Progress::remaining_s),
         waits_for_space: found.waits_for_space,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wide_layout_takes_the_domains_that_there_are_and_leaves_one_to_make_up_for_a_loss() {
+        let wide = |domains| wide(domains).map(|layout| (layout.data(), layout.parity()));
+        assert_eq!(
+            [0, 3, 4, 5, 6, 12].map(wide),
+            [None, None, Some((2, 2)), Some((2, 2)), Some((3, 2)), Some((9, 2))]
+        );
+        assert_eq!(wide(100), Some((Layout::MOST_DATA, 2)));
     }
 }

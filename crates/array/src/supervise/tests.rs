@@ -44,6 +44,7 @@ fn array() -> (Arc<SimWorld>, Arc<SimDisk>, Arc<Array>) {
         nbd: Vec::new(),
         pool_options: PoolOptions { cache_bytes: 0, ..PoolOptions::default() },
         space: SpacePercents::default(),
+        spare_domains: 0,
     };
     let array =
         Array::new(world.clone(), Box::new(vec![disk.clone() as Arc<dyn Disk>]), Target::new(IQN), options);

@@ -374,7 +374,7 @@ impl Committer {
         let slice = &self.slice;
         let tag = slice.segments.table.tag(block.location.segment());
         let layout = slice.forks.layer(layer).and_then(|layer| layer.volume.layout());
-        slice.segments.table.suits(tag, layout)
+        slice.segments.table.suits(tag, layout) || planted(Bug::PublishAsPlaced)
     }
 
     /// Leaves in the buffer what could not be read, to be tried again: the drive may recover. A block is given up only

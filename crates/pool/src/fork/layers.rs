@@ -191,6 +191,10 @@ impl Layers {
     pub(crate) fn wanted(&self) -> BTreeMap<LayerId, Option<Layout>> {
         let mut wanted: BTreeMap<LayerId, Option<Layout>> = BTreeMap::new();
         let strength = |layout: Option<Layout>| layout.map_or(0, |layout| 1 + layout.parity());
+        let is_enough = |there: Option<Layout>, layout: Option<Layout>| {
+            let (there, wanted) = (strength(there), strength(layout));
+            if planted(Bug::LowerShared) { there <= wanted } else { there >= wanted }
+        };
         // NOTE: in the order of volumes, so that the oldest one is first.
         for leaf in self.volumes.values() {
             let layout = leaf.volume.layout();
@@ -199,7 +203,7 @@ impl Layers {
             while let Some(layer) = above {
                 match wanted.get(&layer.id) {
                     // What is above has at least this already.
-                    Some(other) if strength(*other) >= strength(layout) => break,
+                    Some(other) if is_enough(*other, layout) => break,
                     _ => drop(wanted.insert(layer.id, layout)),
                 }
                 above = layer.parent();

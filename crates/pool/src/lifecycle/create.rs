@@ -3,8 +3,8 @@
 use crate::{
     error::PoolError,
     format::{MAX_TABLE_SLABS, POOL_BLOCK_BYTES, ROOT_MAGIC, Root, zeroed},
-    lifecycle::options::FormatOptions,
-    meta::{least_table_slabs, net_slabs},
+    lifecycle::{options::FormatOptions, spare::spare_problem},
+    meta::{Domain, Layouts, SpareDomains, least_table_slabs, net_slabs},
     space::Overhead,
     store::{Store, domain_problem},
 };
@@ -240,6 +240,24 @@ impl FormatOptions {
     /// [`PoolError::Refused`] if a drive is too small for its part of the journal.
     pub fn data_bytes(&self, drives: &[NewDrive]) -> Result<u64, PoolError> {
         Ok(self.net_data_slabs(drives)? * u64::from(self.slab_bytes))
+    }
+
+    /// About how much of that hosts leave free if so many fault domains are kept spare.
+    ///
+    /// # Errors
+    /// [`PoolError::Refused`] if the drives are in too few fault domains for that.
+    pub fn spare_bytes(&self, drives: &[NewDrive], domains: u8) -> Result<u64, PoolError> {
+        let by_domain = data_slabs(drives, self)?;
+        let active = by_domain.keys().map(|domain| (DriveIndex(*domain as u16), Domain(*domain as u16)));
+        let active: BTreeMap<_, _> = active.collect();
+        if let Some(why) = spare_problem(self.layout, active.len(), domains) {
+            return Err(PoolError::Refused(why));
+        }
+        let spare = SpareDomains { count: domains, hit: BTreeSet::new() };
+        let layouts = Layouts::new(self.layout, self.row_bytes, active).sparing(spare);
+        let slabs = by_domain.iter().map(|(domain, slabs)| (Domain(*domain as u16), *slabs)).collect();
+        let left = self.net_data_slabs(drives)?.saturating_sub(layouts.net_for_hosts(&slabs));
+        Ok(left * u64::from(self.slab_bytes))
     }
 
     fn net_data_slabs(&self, drives: &[NewDrive]) -> Result<u64, PoolError> {

@@ -167,6 +167,8 @@ impl Pool {
             if !store.is_let_go(drive) {
                 return Ok(false);
             }
+            // A drive that is gone is no loss any more that spare domains are for.
+            self.relax_spare_without(drive);
             store.set_gone(drive).await?;
             // Nobody is to take it for a member of the pool, which it is not any more in any case.
             if let Some(drive) = store.drive(drive).filter(|drive| !drive.is_failed())

@@ -83,11 +83,14 @@ impl Pool {
     /// What a pool lacks for volumes with a layout, in words, if anything. `is_forced`: it may get fewer columns than it asks
     /// for, for want of fault domains.
     pub fn layout_lacks(&self, layout: Layout, is_forced: bool) -> Option<String> {
-        lack(self.store(), layout, is_forced)
+        // NOTE: what the journal has now, and not what its label says that it may have: drives leave it and join it.
+        let now = self.slices().iter().map(|slice| slice.log.journal.columns()).min().unwrap_or(0);
+        lack(self.store(), now, layout, is_forced)
     }
 }
 
-fn lack(store: &Store, layout: Layout, is_forced: bool) -> Option<String> {
+/// The journal is on so many drives side by side `now`.
+fn lack(store: &Store, now: u8, layout: Layout, is_forced: bool) -> Option<String> {
     let (own, journal) = (store.layout(), store.journal_columns() as u8);
     let domains = store.layouts().domain_count();
     let (columns, parity) = (usize::from(layout.columns()), layout.parity());
@@ -114,6 +117,12 @@ fn lack(store: &Store, layout: Layout, is_forced: bool) -> Option<String> {
             failures(parity),
             failures(journal - 1),
             parity + 1
+        )),
+        () if !is_forced && parity >= now => Some(format!(
+            "layout {} tolerates {}, and the journal is on {now} of {journal} drives now: add a drive with the journal, quoin \
+             drive add --role journal",
+            layout.described(),
+            failures(parity)
         )),
         () if !is_forced && columns > domains => {
             let lacking = columns - domains;

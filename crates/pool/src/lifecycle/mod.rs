@@ -20,5 +20,6 @@ mod report;
 pub(crate) mod slice;
 mod slowness;
 pub(crate) mod spanning;
+pub(crate) mod spare;
 pub(crate) mod stats;
 pub(crate) mod transactions;

@@ -113,7 +113,7 @@ impl Opened {
         let filled_bytes = segments.dense_bytes(block_bytes) - 2 * segments.slack_bytes(block_bytes);
         let options = PoolOptions { dirty_bytes, ..options.clone() };
         let overhead = Overhead::of(&segments.layouts());
-        let space = Space::new(usage.data_slabs, slab_bytes, block_bytes, filled_bytes, overhead, &options);
+        let space = Space::new(usage.host_slabs, slab_bytes, block_bytes, filled_bytes, overhead, &options);
         space.has_numbers(BlockNumber(self.root.blocks_end.get()));
         space.update(usage.net_live_data, usage.live_meta, usage.table_slabs);
         space

@@ -225,8 +225,7 @@ impl Pool {
         let mut sum = PoolStats::default();
         self.slices.iter().for_each(|slice| sum.add(&slice.stats()));
         let slabs = self.slices[0].space.overhead().net(self.store.nobodys_slabs());
-        let (holds, takes) =
-            (self.slices[0].segments.table.slab_bytes(), self.slices[0].space.bytes_of(slabs));
+        let (holds, takes) = (self.slices[0].segments.table.slab_bytes(), self.bytes_for_hosts(slabs));
         sum.capacity_bytes += slabs * holds;
         (sum.segments, sum.free_segments) = (sum.segments + slabs, sum.free_segments + slabs);
         (sum.usable_bytes, sum.free_bytes) = (sum.usable_bytes + takes, sum.free_bytes + takes);

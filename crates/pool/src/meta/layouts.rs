@@ -9,11 +9,17 @@
 //!
 //! Space is counted in *net slabs*: one holds as much data as a slab of a drive, with all that protects it in the pool's
 //! layout. What other layouts take is converted.
+//!
+//! A pool may keep *spare* domains: hosts then get only what the drives hold when so many domains are lost, the largest ones.
+//! A domain that lost a drive already is one of them, so that a loss takes nothing from hosts.
 
 use crate::{format::PAGE_BYTES, space::Weight};
 use quoin_base::{DriveIndex, KIB, Layout};
 use quoin_stripe::Geometry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// A fault domain: drives that may fail together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -41,12 +47,23 @@ pub(crate) struct Layouts {
     leaving: BTreeMap<DriveIndex, Domain>,
     /// The most bytes of a row.
     row_bytes: u32,
+    spare: SpareDomains,
+}
+
+/// What hosts leave free, so that what some domains hold can be made again on the others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SpareDomains {
+    /// So many domains.
+    pub count: u8,
+    /// Those with drives that failed, are absent or leave.
+    pub hit: BTreeSet<Domain>,
 }
 
 impl Layouts {
     pub(crate) fn new(data: Layout, row_bytes: u32, domains: BTreeMap<DriveIndex, Domain>) -> Self {
         let (others, most_parity) = (BTreeSet::new(), data.parity());
-        Self { data, others, most_parity, domains, leaving: BTreeMap::new(), row_bytes }
+        let spare = SpareDomains::default();
+        Self { data, others, most_parity, domains, leaving: BTreeMap::new(), row_bytes, spare }
     }
 
     /// The same beside a journal on so many drives: with it, stronger layouts than the pool's may be asked for.
@@ -92,9 +109,16 @@ impl Layouts {
     }
 
     /// Sectors that live data takes as if it was laid out as the pool, if segments with so many columns of data and of parity
-    /// hold it.
+    /// hold it. Beside spare domains, as it will be laid out when those are lost.
     pub(crate) fn net_sectors(&self, (its_data, its_parity): (u8, u8), sectors: u64) -> u64 {
-        let layout = self.of_data();
+        let layout = self.of_data_then();
+        let its_data = match self.spare.count {
+            0 => its_data,
+            _ => {
+                let most = self.domain_count() - self.done_without();
+                its_data.min(most.saturating_sub(its_parity.into()).clamp(1, u8::MAX.into()) as u8)
+            }
+        };
         let (data, columns) = (u64::from(layout.data()), u64::from(layout.columns()));
         let its_columns = u64::from(its_data) + u64::from(its_parity);
         let shared = (sectors * its_columns * data).div_ceil(u64::from(its_data) * columns);
@@ -106,6 +130,53 @@ impl Layouts {
     /// The same beside drives that leave.
     pub(crate) fn beside(self, leaving: BTreeMap<DriveIndex, Domain>) -> Self {
         Self { leaving, ..self }
+    }
+
+    /// The same with domains that are kept spare.
+    pub(crate) fn sparing(self, spare: SpareDomains) -> Self {
+        Self { spare, ..self }
+    }
+
+    /// How many of the domains with drives hosts do without beforehand, as if they were lost: those kept spare, less those that
+    /// are lost. As many are left as it takes to tolerate failures.
+    pub(crate) fn done_without(&self) -> usize {
+        if self.spare.count == 0 {
+            return 0;
+        }
+        let least = usize::from(self.data.parity()) + 1;
+        let kept = usize::from(self.spare.count).saturating_sub(self.lost_count());
+        kept.min(self.domain_count().saturating_sub(least))
+    }
+
+    /// Domains with drives that failed, are absent or leave.
+    pub(crate) fn hit_count(&self) -> usize {
+        self.spare.hit.len()
+    }
+
+    /// Of them, those that have no other drives.
+    pub(crate) fn lost_count(&self) -> usize {
+        let active: BTreeSet<_> = self.domains.values().copied().collect();
+        self.spare.hit.difference(&active).count()
+    }
+
+    /// What data gets when the spare domains are lost.
+    pub(crate) fn of_data_then(&self) -> Layout {
+        self.data.within(self.domain_count() - self.done_without())
+    }
+
+    /// What of slabs, so many in each domain, hosts may fill, in net slabs.
+    pub(crate) fn net_for_hosts(&self, slabs: &BTreeMap<Domain, u64>) -> u64 {
+        let all = net_slabs(slabs.values().copied(), self.of_data());
+        let without = self.done_without();
+        if without == 0 {
+            return all;
+        }
+        // A domain that was hit is what is spared for, however small. Of the others, the largest may be lost.
+        let is_hit = |domain: &Domain| self.spare.hit.contains(domain);
+        let mut by_loss: Vec<_> = slabs.iter().map(|(domain, slabs)| (is_hit(domain), *slabs)).collect();
+        by_loss.sort_unstable_by_key(|domain| Reverse(*domain));
+        let left = by_loss.into_iter().skip(without).map(|(_, slabs)| slabs);
+        net_slabs(left, self.of_data_then()).min(all)
     }
 
     /// The domain of a drive that holds segments, whether it gets new ones or not.
@@ -214,7 +285,6 @@ pub(crate) fn net_slabs(counts: impl IntoIterator<Item = u64>, layout: Layout) -
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::cmp::Reverse;
 
     fn layout(text: &str) -> Layout {
         text.parse().unwrap()
@@ -270,6 +340,53 @@ mod tests {
             let at = at % more.len();
             more[at] += 1;
             prop_assert!(net_slabs(more.iter().copied(), layout) >= before, "{counts:?}, then one more at {at}");
+        }
+    }
+
+    #[test]
+    fn spare_domains_leave_room_for_what_the_largest_hold() {
+        let drives =
+            |domains: &[u16]| domains.iter().map(|domain| (DriveIndex(*domain), Domain(*domain))).collect();
+        let slabs =
+            |counts: &[u64]| (0..).map(Domain).zip(counts.iter().copied()).collect::<BTreeMap<_, _>>();
+        let sparing = |text, domains: &[u16], count, hit: &[u16]| {
+            let hit = hit.iter().copied().map(Domain).collect();
+            Layouts::new(layout(text), 1 << 20, drives(domains)).sparing(SpareDomains { count, hit })
+        };
+        let all = [0, 1, 2, 3];
+        let net = |count, counts: &[u64]| sparing("mirror", &all, count, &[]).net_for_hosts(&slabs(counts));
+        assert_eq!((net(0, &[10; 4]), net(1, &[10; 4]), net(2, &[10; 4])), (20, 15, 10));
+        // The largest domain may be lost.
+        assert_eq!(net(1, &[40, 10, 10, 20]), 20);
+        // What tolerates a failure is left whatever is asked for.
+        assert_eq!((net(3, &[10; 4]), sparing("mirror", &all, 3, &[]).done_without()), (10, 2));
+        // Narrower segments then: 2+1 on three domains instead of 3+1 on four.
+        let wide = sparing("raid5", &all, 1, &[]);
+        assert_eq!((wide.net_for_hosts(&slabs(&[10; 4])), wide.of_data_then()), (20, layout("2+1")));
+        // Live data is reckoned as it will lie: no more in 3+1, and more where it is narrower still.
+        assert_eq!([(3, 1), (2, 1), (1, 1)].map(|spread| wide.net_sectors(spread, 900)), [900, 900, 1200]);
+        // Once a domain is lost, hosts have what they had; with what is left of one too.
+        assert_eq!(sparing("mirror", &all[1..], 1, &[0]).net_for_hosts(&slabs(&[0, 10, 10, 10])), 15);
+        let in_part = sparing("mirror", &all, 1, &[0]);
+        assert_eq!(in_part.net_for_hosts(&slabs(&[5, 10, 10, 10])), 15);
+    }
+
+    proptest! {
+        /// A loss of domains that were kept spare takes nothing from hosts.
+        #[test]
+        fn a_loss_takes_nothing_from_hosts(counts in prop::collection::vec(1u64..40, 4..10), lost in 0usize..10, which in 0usize..4) {
+            let layout = layout(["mirror", "2+1", "raid5", "mirror-3"][which]);
+            let domains = |but: Option<u16>| {
+                (0..counts.len() as u16).filter(|d| Some(*d) != but).map(|d| (DriveIndex(d), Domain(d))).collect()
+            };
+            let slabs = |but: Option<u16>| {
+                (0..).zip(&counts).filter(|(d, _)| Some(*d) != but).map(|(d, n)| (Domain(d), *n)).collect()
+            };
+            let spare = |hit: Option<u16>| SpareDomains { count: 1, hit: hit.map(Domain).into_iter().collect() };
+            let before = Layouts::new(layout, 1 << 20, domains(None)).sparing(spare(None)).net_for_hosts(&slabs(None));
+            let lost = Some((lost % counts.len()) as u16);
+            let after = Layouts::new(layout, 1 << 20, domains(lost)).sparing(spare(lost)).net_for_hosts(&slabs(lost));
+            prop_assert!(after >= before, "{before} before, {after} after domain {lost:?} of {counts:?} was lost");
         }
     }
 

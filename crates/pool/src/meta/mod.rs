@@ -22,7 +22,7 @@ pub(crate) use heap::{PageWords, RecordHeap};
 pub(crate) use image::{CatalogHead, CatalogImage};
 pub(crate) use laid::Laid;
 pub(crate) use layer_image::{Alias, LayerImage};
-pub(crate) use layouts::{Domain, Layouts, net_slabs};
+pub(crate) use layouts::{Domain, Layouts, SpareDomains, net_slabs};
 pub(crate) use object::DECISION_OBJECT;
 pub use object::ObjectKind;
 pub(crate) use page_id::PageId;

@@ -182,6 +182,8 @@ pub(crate) struct SegmentTable {
 pub(crate) struct SegmentUse {
     /// Those that the slice holds, net.
     pub data_slabs: u64,
+    /// Those that hosts may fill.
+    pub host_slabs: u64,
     /// Those that hold the table, all copies, and those that it left but a durable root still names.
     pub table_slabs: u64,
     /// Net.
@@ -453,6 +455,7 @@ impl SegmentTable {
         let inner = self.inner.read();
         SegmentUse {
             data_slabs: inner.net_held(),
+            host_slabs: inner.net_for_hosts_as(&inner.layouts),
             table_slabs: self.table_slabs.columns(),
             free_slabs: inner.net_free(),
             awaiting_slabs: inner.net_awaiting(),

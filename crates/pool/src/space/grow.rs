@@ -42,7 +42,8 @@ impl Space {
         let with_table = |table| (without_table + table) * RESERVE_PART / (RESERVE_PART - 1) + 1;
         let mut least = with_table(0);
         loop {
-            let all = with_table(overhead.table(table_slabs_for(overhead.raw(least), self.slab_bytes)));
+            let all =
+                with_table(overhead.table(table_slabs_for(overhead.raw_for_hosts(least), self.slab_bytes)));
             if all <= least {
                 return least;
             }
@@ -108,9 +109,10 @@ impl Slice {
         self.segments.table.room_for(1) > 0 && self.store.claimable(self.id()) > 0
     }
 
-    /// Net slabs that it may get: ungranted ones, and those that other slices can spare.
+    /// Net slabs that it may get for hosts: ungranted ones, and those that other slices can spare.
     pub(crate) fn claimable(&self) -> u64 {
-        self.space.overhead().net(self.store.claimable(self.id()))
+        let overhead = self.space.overhead();
+        overhead.for_hosts(overhead.net(self.store.claimable(self.id())))
     }
 
     /// Asks for slabs for so many blocks. The caller then waits for the next commit.
@@ -118,9 +120,9 @@ impl Slice {
         self.ask_for(self.space.slabs_for_blocks(blocks));
     }
 
-    /// Asks for so many net slabs.
+    /// Asks for so many net slabs for hosts.
     pub(crate) fn ask_for(&self, slabs: u64) {
-        self.store.want(self.id(), self.space.overhead().raw(slabs));
+        self.store.want(self.id(), self.space.overhead().raw_for_hosts(slabs));
         self.requests.nudge();
     }
 
@@ -143,7 +145,7 @@ impl Slice {
         let layouts = self.store.layouts();
         let overhead = Overhead::of(&layouts);
         self.segments.table.set_layouts(layouts);
-        self.space.relay(self.segments.table.usage().data_slabs, overhead);
+        self.space.relay(self.segments.table.usage().host_slabs, overhead);
     }
 
     /// Takes the least that the slice needs, before it serves.
@@ -184,7 +186,7 @@ impl Slice {
 
     /// Gives back at most so many free net slabs, as many as the slice can spare. Returns how many slabs.
     pub(crate) async fn give_back(&self, slabs: u64) -> Result<u64, PoolError> {
-        let before = self.segments.table.usage().data_slabs;
+        let before = self.segments.table.usage().host_slabs;
         let slabs = slabs.min(self.space.spare_slabs(self.buffer.charged_blocks()));
         if slabs == 0 {
             return Ok(0);
@@ -200,8 +202,9 @@ impl Slice {
             return Ok(0);
         }
         // NOTE: they leave the table before a grant page says that they are ungranted.
+        // What is kept spare with them stays: no more leaves hosts than was reckoned, whichever drives they are of.
         let columns = self.segments.table.part_with(overhead.raw(slabs) as usize);
-        self.space.resize(self.segments.table.usage().data_slabs);
+        self.space.resize(self.segments.table.usage().host_slabs);
         self.store.give_back(self.id(), &columns).await?;
         self.counters.slabs.given_back.add(columns.len() as u64);
         Ok(columns.len() as u64)

@@ -17,6 +17,8 @@
 //! 5. Only slabs that the slice holds count. A slab counts from when its grant is durable, and stops counting
 //!    before it is given back. It is given back only if the remaining slabs can take all that was admitted and
 //!    promised.
+//! 6. What is kept spare, for what lost drives held, counts for nobody: what is admitted and promised fits on the drives
+//!    that are left when as many domains are lost as are kept spare.
 
 mod grow;
 mod other_drives;
@@ -43,7 +45,7 @@ use quoin_world::{
 pub(crate) struct Space {
     /// What protection takes. Changes under the lock of `reserved`.
     overhead: SharedOverhead,
-    /// Net slabs that the slice holds. Changes under the lock of `reserved`.
+    /// Net slabs that the slice holds and hosts may fill. Changes under the lock of `reserved`.
     slabs: AtomicU64,
     /// Slabs of drives that the segment table holds, as of the last commit.
     table_slabs: AtomicU64,
@@ -272,7 +274,7 @@ impl Space {
         self.overhead.get()
     }
 
-    /// Net slabs that the slice holds.
+    /// Net slabs that the slice holds, beside what is kept spare.
     pub(crate) fn slabs(&self) -> u64 {
         self.slabs.load(Ordering::Relaxed)
     }
@@ -295,7 +297,7 @@ impl Space {
     fn total_of(&self, slabs: u64) -> u64 {
         // These are never free. A slice that gave slabs back holds table slabs for more until they are empty.
         let overhead = self.overhead();
-        let reckoned = overhead.table(table_slabs_for(overhead.raw(slabs), self.slab_bytes));
+        let reckoned = overhead.table(table_slabs_for(overhead.raw_for_hosts(slabs), self.slab_bytes));
         let table_slabs = reckoned.max(overhead.net(self.table_slabs.load(Ordering::Relaxed)));
         slabs.saturating_sub(self.reserve_slabs(slabs) + table_slabs) * self.filled_bytes
     }

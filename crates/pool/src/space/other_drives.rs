@@ -17,6 +17,12 @@ impl Space {
         other.slabs_of_bytes(short).max(least)
     }
 
+    /// What host data might take then, with `more` ungranted net slabs beside.
+    pub(crate) fn limit_with(&self, slabs: u64, live: u64, overhead: Overhead, more: u64) -> u64 {
+        let other = self.reckoned_with(slabs, live, overhead);
+        other.limit() + other.bytes_of(overhead.for_hosts(more))
+    }
+
     fn reckoned_with(&self, slabs: u64, live: u64, overhead: Overhead) -> Self {
         let copied = |figure: &AtomicU64| AtomicU64::new(figure.load(Ordering::Relaxed));
         let other = Self {

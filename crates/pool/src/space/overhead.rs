@@ -9,6 +9,9 @@ use quoin_world::atomic::{AtomicU64, Ordering};
 /// Segments that are open for each layout beside the pool's as a rule: of what is destaged, and of what is cleaned.
 const OPEN_OF_EACH: u8 = 2;
 
+/// All parts of net slabs, of which hosts may fill some.
+const PARTS: u64 = 128;
+
 /// How slabs of drives, net slabs and copies of metadata relate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Overhead {
@@ -26,6 +29,8 @@ pub(crate) struct Overhead {
     open: u8,
     /// The most that such a volume weighs.
     heaviest: Weight,
+    /// Of so many net slabs beside each other hosts may fill so many [`PARTS`], about: the rest is kept spare.
+    for_hosts: u8,
 }
 
 impl Overhead {
@@ -39,6 +44,7 @@ impl Overhead {
         largest: 0,
         open: 0,
         heaviest: Weight::ONE,
+        for_hosts: PARTS as u8,
     };
 
     pub(crate) fn of(layouts: &Layouts) -> Self {
@@ -48,6 +54,12 @@ impl Overhead {
         let others = || layouts.others().map(|layout| layouts.now(Some(layout)));
         let open = others().fold(0, |open: u8, layout| open.saturating_add(OPEN_OF_EACH * net(layout)));
         let heaviest = layouts.others().map(|layout| layouts.weight(Some(layout)));
+        // As if domains were alike.
+        let then = layouts.of_data_then();
+        let domains = layouts.domain_count().max(1);
+        let left = (domains - layouts.done_without().min(domains)) as u64;
+        let parts = PARTS * left * u64::from(then.data()) * u64::from(columns)
+            / (domains as u64 * u64::from(then.columns()) * u64::from(of_data));
         Self {
             columns: data.columns(),
             data: data.data(),
@@ -56,6 +68,7 @@ impl Overhead {
             largest: others().map(net).max().unwrap_or(0),
             open,
             heaviest: heaviest.max().unwrap_or(Weight::ONE),
+            for_hosts: parts.clamp(1, PARTS) as u8,
         }
     }
 
@@ -67,6 +80,16 @@ impl Overhead {
     /// So many net slabs in slabs of drives.
     pub(crate) fn raw(&self, net: u64) -> u64 {
         (net * u64::from(self.columns)).div_ceil(self.data.into())
+    }
+
+    /// What hosts may fill of so many net slabs more, about.
+    pub(crate) fn for_hosts(&self, net: u64) -> u64 {
+        net * u64::from(self.for_hosts) / PARTS
+    }
+
+    /// About how many slabs of drives bring so many net slabs for hosts.
+    pub(crate) fn raw_for_hosts(&self, net: u64) -> u64 {
+        self.raw((net * PARTS).div_ceil(self.for_hosts.into()))
     }
 
     /// What so much metadata takes, all copies of it, as if it was data.
@@ -115,15 +138,17 @@ impl SharedOverhead {
 
     pub(super) fn get(&self) -> Overhead {
         let packed = self.0.load(Ordering::Acquire);
-        let [columns, data, metadata_copies, table_copies, largest, open, heaviest, _] = packed.to_le_bytes();
+        let [columns, data, metadata_copies, table_copies, largest, open, heaviest, for_hosts] =
+            packed.to_le_bytes();
         let heaviest = Weight(heaviest);
-        Overhead { columns, data, metadata_copies, table_copies, largest, open, heaviest }
+        Overhead { columns, data, metadata_copies, table_copies, largest, open, heaviest, for_hosts }
     }
 }
 
 fn packed(overhead: Overhead) -> u64 {
-    let Overhead { columns, data, metadata_copies, table_copies, largest, open, heaviest } = overhead;
-    u64::from_le_bytes([columns, data, metadata_copies, table_copies, largest, open, heaviest.0, 0])
+    let Overhead { columns, data, metadata_copies, table_copies, largest, open, heaviest, for_hosts } =
+        overhead;
+    u64::from_le_bytes([columns, data, metadata_copies, table_copies, largest, open, heaviest.0, for_hosts])
 }
 
 #[cfg(test)]
@@ -140,6 +165,7 @@ mod tests {
             largest: 24,
             open: 200,
             heaviest: Weight(99),
+            for_hosts: 77,
         };
         assert_eq!(SharedOverhead::new(overhead).get(), overhead);
     }

@@ -12,7 +12,7 @@ use super::{Store, Tenant, domains_of};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    meta::Layouts,
+    meta::{Layouts, SpareDomains},
 };
 use quoin_base::{DriveIndex, Layout};
 use quoin_drive::{Member, MemberState, Members};
@@ -47,9 +47,27 @@ impl Store {
 
     /// How new segments are laid out without a drive.
     pub(crate) fn layouts_but(&self, but: Option<DriveIndex>) -> Layouts {
+        self.layouts_sparing(self.spare_domains(), but, None)
+    }
+
+    /// The same with so many fault domains kept spare, and as if drive `gone` had been removed.
+    pub(crate) fn layouts_sparing(
+        &self,
+        spare: u8,
+        but: Option<DriveIndex>,
+        gone: Option<DriveIndex>,
+    ) -> Layouts {
         let members = self.members();
+        let is_hit = |member: &&Member| {
+            let serves = member.state == MemberState::Active && Some(member.index) != but;
+            let is_there = member.state != MemberState::Gone && Some(member.index) != gone;
+            member.roles.data && is_there && !serves
+        };
+        let domains = domains_of(&members);
+        let hit = members.all.iter().filter(is_hit).filter_map(|member| domains.get(&member.index).copied());
+        let spare = SpareDomains { count: spare, hit: hit.collect() };
         let takes = |member: &Member| member.state == MemberState::Active && Some(member.index) != but;
-        let holds = domains_of(&members).into_iter().filter(|(drive, _)| {
+        let holds = domains.into_iter().filter(|(drive, _)| {
             members.get(*drive).is_some_and(|member| member.roles.data && member.is_needed())
         });
         let (takes, leaves) = holds.partition(|(drive, _)| members.get(*drive).is_some_and(takes));
@@ -57,6 +75,7 @@ impl Store {
             .with_journal(self.label.journal_columns)
             .with(self.volume_layouts.lock().iter().copied())
             .beside(leaves)
+            .sparing(spare)
     }
 
     /// Whether volumes have layouts beside the pool's.

@@ -54,7 +54,7 @@ use quoin_drive::{Drive, DriveSet, Label, Member, MemberState, Members, raise_se
 use quoin_stripe::{Column, ColumnSet, Columns, Read, StripeError, StripeSet, Written};
 use quoin_world::{
     AsyncMutex, Buf, Mutex, Slice as Bytes,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use rate::Rate;
 use repairs::Repairs;
@@ -115,6 +115,8 @@ pub(crate) struct Store {
     pace: Pace,
     rate: Rate,
     balances: AtomicBool,
+    /// Fault domains that are kept spare.
+    spare_domains: AtomicU64,
     absence: Absence,
     repairs: Repairs,
     may_lack_room: AtomicBool,
@@ -234,6 +236,7 @@ impl Store {
             pace: Pace::default(),
             rate: Rate::default(),
             balances: AtomicBool::new(false),
+            spare_domains: AtomicU64::new(0),
             absence: Absence::default(),
             repairs: Repairs::default(),
             needs: Mutex::default(),
@@ -552,6 +555,16 @@ impl Store {
     pub(crate) fn set_balances(&self, balances: bool) {
         self.balances.store(balances, Ordering::Release);
         self.health.notify();
+    }
+
+    /// Fault domains that are kept spare.
+    pub(crate) fn spare_domains(&self) -> u8 {
+        self.spare_domains.load(Ordering::Acquire) as u8
+    }
+
+    /// Keeps so many fault domains spare, or no more. Tenants are to lay out anew then.
+    pub(crate) fn set_spare_domains(&self, domains: u8) {
+        self.spare_domains.store(domains.into(), Ordering::Release);
     }
 
     /// What is written to these columns begins in memory, and is long, a multiple of so many bytes.

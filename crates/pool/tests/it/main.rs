@@ -32,4 +32,5 @@ mod shortage;
 mod slices;
 mod snapshot;
 mod space;
+mod spare;
 mod takeover;

@@ -265,3 +265,81 @@ fn a_check_tells_what_a_scrub_repairs_from_what_is_lost() {
     serving.terminate();
     assert_eq!(lab.json(&["check"])["ok"], true);
 }
+
+fn why_refused(lab: &Lab, args: &[&str]) -> String {
+    let outcome = lab.run(args);
+    assert!(outcome.code != Some(0), "{args:?} succeeded: {}", outcome.stdout);
+    outcome.stderr
+}
+
+#[test]
+fn a_full_pool_with_a_spare_domain_makes_up_for_a_drive_and_takes_writes_as_before() {
+    let lab = Lab::new();
+    // Too few fault domains for it, and the drives stay blank.
+    let refused = why_refused(
+        &lab,
+        &["init", "--drives", "2", "--drive-size", "256M", "--domain", "file", "--spare", "1"],
+    );
+    assert!(refused.contains("1 more must be there"), "{refused}");
+    let made = lab.json(&[
+        "init",
+        "--drives",
+        "4",
+        "--drive-size",
+        "256M",
+        "--domain",
+        "file",
+        "--layout",
+        "mirror",
+        "--spare",
+        "1",
+    ]);
+    assert_eq!(made["protection"]["spare_domains"], 1, "{made}");
+    assert!(made["protection"]["spare_bytes"].as_u64() > Some(32 << 20), "{made}");
+    let serving = lab.serve(&["--drive-suspect", "1", "--drive-fail", "3"]);
+    let status = lab.ready();
+    let spare = |status: &Value| status["capacity"]["spare"].clone();
+    assert_eq!(
+        (&spare(&status)["domains"], &spare(&status)["kept_domains"]),
+        (&1.into(), &1.into()),
+        "{status}"
+    );
+    assert!(spare(&status)["bytes"].as_u64() > Some(32 << 20), "{status}");
+    let usable = |status: &Value| status["capacity"]["usable_bytes"].as_u64().unwrap();
+    let before = usable(&status);
+    // Hosts fill it.
+    lab.ok(&["volume", "create", "v", "--size", "4G"]);
+    lab.ok(&["host", "create", "h1", "--initiator", NAME]);
+    lab.ok(&["map", "v", "--host", "h1", "--lun", "1"]);
+    let mut host = login(&lab);
+    let parts = (0..).find(|at| host.write(LUN, (at * LONGEST_BYTES) as u64, &part(*at)).is_err()).unwrap();
+    assert!((parts * LONGEST_BYTES) as u64 > before / 2, "{parts} parts of {before} bytes");
+    // Nothing is left for a second one.
+    let refused = why_refused(&lab, &["pool", "set", "--spare", "2"]);
+    assert!(
+        refused.contains("2 largest fault domains hold takes") && refused.contains("bytes are free"),
+        "{refused}"
+    );
+    // A drive fails: it is made up for, and hosts have what they had.
+    lab.ok(&["drive", "fail", "drive-2"]);
+    lab.until(&["status"], |status| status["protection"]["degraded_segments"] == 0);
+    let status = lab.json(&["status"]);
+    assert_eq!(
+        (&spare(&status)["used_domains"], &spare(&status)["bytes"]),
+        (&1.into(), &0.into()),
+        "{status}"
+    );
+    // Metadata takes a little of it meanwhile, twice what it is for each copy.
+    assert!(usable(&status) + (4 << 20) >= before, "{} of {before}", usable(&status));
+    for at in 0..parts {
+        host.write(LUN, (at * LONGEST_BYTES) as u64, &part(at + 1)).unwrap();
+        assert!(host.read(LUN, (at * LONGEST_BYTES) as u64, LONGEST_BYTES).unwrap() == part(at + 1), "{at}");
+    }
+    // It stays set, and can be turned off.
+    drop(serving);
+    let _serving = lab.serve(&[]);
+    lab.ready();
+    assert_eq!(lab.json(&["pool", "show"])["spare"]["domains"], 1);
+    assert_eq!(lab.json(&["pool", "set", "--spare", "off"])["spare"]["domains"], 0);
+    assert_eq!(lab.json(&["space"])["spare"]["bytes"], 0);
+}

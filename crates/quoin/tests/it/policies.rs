@@ -129,3 +129,51 @@ fn what_cannot_be_placed_is_refused_or_placed_in_part_until_drives_come() {
     lab.ok(&["volume", "delete", "v", "--unmap", "--force", "--now"]);
     lab.ok(&["policy", "delete", "wide"]);
 }
+
+#[test]
+fn a_policy_makes_its_volumes_thick_or_thin_or_says_what_is_lacking() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "6", "--drive-size", "160M", "--domain", "file", "--journal-copies", "3"]);
+    let mut serving = serve(&lab);
+    let thick = |volume: &str| lab.json(&["volume", "show", volume])["thick"] == true;
+    let state = |volume: &str| lab.json(&["volume", "show", volume])["compliance"]["state"].clone();
+    let policy = lab.json(&["policy", "create", "gold", "--reservation", "thick"]);
+    assert_eq!((&policy["layout"], &policy["reservation"]), (&"mirror".into(), &"thick".into()));
+    let refused = lab.run(&["policy", "create", "none"]);
+    assert!(refused.code == Some(2), "{refused:?}");
+    // New volumes, those that get the policy, and clones.
+    lab.ok(&["volume", "create", "a", "--size", "32M", "--policy", "gold"]);
+    lab.ok(&["volume", "create", "b", "--size", "32M"]);
+    assert!(thick("a") && !thick("b"));
+    lab.ok(&["volume", "set", "b", "--policy", "gold"]);
+    lab.ok(&["snapshot", "create", "b", "s"]);
+    lab.ok(&["volume", "clone", "b", "c"]);
+    assert!(thick("b") && thick("c") && !thick("s"));
+    assert_eq!((state("s"), state("c")), ("compliant".into(), "compliant".into()));
+    // One that is too large is refused, and stays what it was.
+    lab.ok(&["volume", "create", "large", "--size", "4G"]);
+    let refused = lab.run(&["volume", "set", "large", "--policy", "gold"]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("large"), "{refused:?}");
+    assert!(!thick("large") && lab.json(&["volume", "show", "large"])["policy"] == "default");
+    // The policy is changed: all of its volumes, over a kill; and nothing, if one of them has no room.
+    lab.ok(&["policy", "set", "gold", "--reservation", "thin"]);
+    serving.kill();
+    let mut serving = serve(&lab);
+    assert!(!thick("a") && !thick("b") && !thick("c"));
+    lab.ok(&["volume", "set", "large", "--policy", "gold"]);
+    let refused = lab.run(&["policy", "set", "gold", "--reservation", "thick"]);
+    assert!(refused.code == Some(1), "{refused:?}");
+    assert!(!thick("a") && lab.json(&["policy", "show", "gold"])["reservation"] == "thin");
+    // What is set for itself stays, and is told.
+    lab.ok(&["volume", "set", "a", "--thick"]);
+    assert_eq!(state("a"), "differs");
+    assert_eq!(lab.json(&["policy", "show", "gold"])["differing"], 1);
+    assert!(lab.ok(&["policy", "status"]).contains("thick, and its policy says thin"));
+    lab.ok(&["policy", "set", "gold", "--reservation", "any"]);
+    assert_eq!(state("a"), "compliant");
+    // The array chooses how wide a layout is: one of six domains stays free.
+    let wide = lab.json(&["policy", "create", "wide", "--layout", "wide"]);
+    assert_eq!((&wide["layout"], &wide["failures_to_tolerate"]), (&"3+2".into(), &2.into()));
+    assert!(serving.stop_within(Duration::from_secs(30)));
+    lab.ok(&["check"]);
+}

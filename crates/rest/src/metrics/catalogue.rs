@@ -5,7 +5,7 @@ mod watch;
 
 use self::{
     pool::{INTEGRITY, MEMORY, POOL, PROTECTION, RECOVERY, REPAIRS, STALLS},
-    watch::{EVENTS, HEDGED, OBJECTS, REFUSED, THRESHOLDS, WATCH},
+    watch::{EVENTS, HEDGED, OBJECTS, REFUSED, SPARE, THRESHOLDS, WATCH},
 };
 use super::{
     exposition::{Exposition, Row, Table},
@@ -376,6 +376,9 @@ pub(super) fn expose(figures: &Figures, front_ends: &[FrontEnd], memory: &Memory
 fn add_array(out: &mut Exposition, figures: &Figures) {
     out.add(&ARRAY, figures, &[]);
     out.add(&WATCH, figures, &[]);
+    if let Some(spare) = &figures.spare {
+        out.add(&SPARE, spare, &[]);
+    }
     for (name, ratio) in &figures.space_thresholds {
         out.add(&THRESHOLDS, ratio, &[name]);
     }
@@ -514,8 +517,17 @@ pub(super) fn all() -> Vec<(&'static str, Vec<Listed>)> {
         ("Process", [of(&INFO), of(&PROCESS), of(&LIMIT), of(&BUDGET), of(&MEMORY)].concat()),
         (
             "Array",
-            [of(&ARRAY), of(&OBJECTS), of(&RESERVE), of(&WATCH), of(&THRESHOLDS), of(&EVENTS), of(&REFUSED)]
-                .concat(),
+            [
+                of(&ARRAY),
+                of(&OBJECTS),
+                of(&RESERVE),
+                of(&WATCH),
+                of(&SPARE),
+                of(&THRESHOLDS),
+                of(&EVENTS),
+                of(&REFUSED),
+            ]
+            .concat(),
         ),
         ("Front ends", [of(&FRONT_END), of(&CUT_OFF)].concat()),
         ("Initiators", of(&INITIATOR)),

@@ -51,3 +51,20 @@ fn seeds_that_once_failed_pass() {
     run([159].into_iter(), slow_and_churned);
     run([28].into_iter(), Choices { little_ram: true, ..Choices::default() });
 }
+
+/// Pools that keep a fault domain spare are filled, and lose a drive at any moment: they stay online, and it is made up for.
+#[test]
+fn full_pools_with_a_spare_domain_lose_drives_and_stay_online() {
+    for layout in ["mirror", "raid5"] {
+        let layout = layout.parse().ok();
+        let spare = Choices {
+            faults: Some(Faults::Vanish),
+            load: Some(Load::Full),
+            layout,
+            spare: true,
+            ..Choices::default()
+        };
+        let totals = run(5000..5008, spare);
+        assert!(totals.vanished_drives > 4 && totals.rebuilt_columns > 0 && totals.offline == 0, "{totals}");
+    }
+}

@@ -145,6 +145,7 @@ impl Lab {
             nbd: Vec::new(),
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
+            spare_domains: 0,
         };
         let (paths, faults) = (self.paths(), self.faults.clone());
         let emulated = EmulatedDrive::new(self.world.clone(), Emulation::of(Technology::Flash));

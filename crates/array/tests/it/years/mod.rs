@@ -150,6 +150,7 @@ impl Years {
             nbd: Vec::new(),
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
+            spare_domains: 0,
         };
         let bay = vec![self.disk.clone() as Arc<dyn Disk>];
         Array::new(self.clock.clone(), Box::new(bay), Target::new(IQN), options)

@@ -25,13 +25,16 @@ impl Inner {
 
     /// Slabs that the slice holds, net.
     pub(super) fn net_held(&self) -> u64 {
-        self.net_held_as(&self.layouts)
+        net_slabs(self.held_by_domain(&self.layouts).into_values(), self.layouts.of_data())
     }
 
-    /// The same if they were laid out so.
-    pub(super) fn net_held_as(&self, layouts: &Layouts) -> u64 {
-        let held = self.held_slabs.iter().map(|(drive, held)| (*drive, *held));
-        net_slabs(by_domain(layouts, held).into_values(), layouts.of_data())
+    /// Of those, what hosts may fill, if they were laid out so.
+    pub(super) fn net_for_hosts_as(&self, layouts: &Layouts) -> u64 {
+        layouts.net_for_hosts(&self.held_by_domain(layouts))
+    }
+
+    fn held_by_domain(&self, layouts: &Layouts) -> BTreeMap<Domain, u64> {
+        by_domain(layouts, self.held_slabs.iter().map(|(drive, held)| (*drive, *held)))
     }
 
     /// How a new segment of a stream is spread, and over which drives other than these: those with the most free slabs, of

@@ -25,7 +25,7 @@ pub(crate) struct Holdings {
 /// What a slice would have with other layouts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NetUse {
-    /// Net slabs that it holds, and those of them that are free.
+    /// Net slabs that it holds and that hosts may fill, and those that are free.
     pub held: u64,
     pub free: u64,
     /// Bytes that live data takes of them.
@@ -81,7 +81,7 @@ impl SegmentTable {
     pub(crate) fn usage_as(&self, layouts: &Layouts) -> NetUse {
         let inner = self.inner.read();
         NetUse {
-            held: inner.net_held_as(layouts),
+            held: inner.net_for_hosts_as(layouts),
             free: inner.net_free_as(layouts),
             live: inner.net_live_sectors_as(layouts) * SECTOR_BYTES,
         }

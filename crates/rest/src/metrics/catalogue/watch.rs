@@ -1,7 +1,7 @@
 //! What an operator watches: objects, events, refusals, schedules and scrubs.
 
 use super::super::exposition::{Row, Table};
-use quoin_api::Objects;
+use quoin_api::{self as api, Objects};
 use quoin_array::Figures;
 use quoin_pool::HedgedReads;
 
@@ -52,6 +52,32 @@ pub(super) static HEDGED: Table<HedgedReads> = Table {
             "quoin_pool_hedged_reads_won_total",
             "Those of them that the other drives answered first.",
             |hedged| hedged.won,
+        ),
+    ],
+};
+
+pub(super) static SPARE: Table<api::Spare> = Table {
+    labels: &[],
+    rows: &[
+        Row::level(
+            "quoin_pool_spare_bytes",
+            "Space for host data that is kept free, so that what lost drives held can be made again on the others.",
+            |spare| spare.bytes,
+        ),
+        Row::level(
+            "quoin_pool_spare_domains",
+            "Fault domains for whose loss space is to be kept free.",
+            |spare| spare.domains.into(),
+        ),
+        Row::level(
+            "quoin_pool_spare_domains_used",
+            "Those of them that are in use: drives in them failed, are absent or leave.",
+            |spare| spare.used_domains.into(),
+        ),
+        Row::level(
+            "quoin_pool_spare_domains_lacking",
+            "Those of them for which too little space is free.",
+            |spare| spare.domains.saturating_sub(spare.kept_domains).into(),
         ),
     ],
 };

@@ -92,6 +92,7 @@ impl Lab {
             nbd: Vec::new(),
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
+            spare_domains: 0,
         };
         let array = Array::new(world.clone(), bay, Target::new(&iqn), options);
         let run = world.run_on(Thread::Background, array.clone().run());
