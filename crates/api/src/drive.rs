@@ -187,6 +187,12 @@ pub struct Protection {
     /// Bytes of columns on them, which are not rebuilt before the repair delay is over.
     #[serde(default)]
     pub absent_bytes: u64,
+    /// Segments of which more is on drives that are away than the rest makes up for, until these are back.
+    #[serde(default)]
+    pub unreadable_segments: u64,
+    /// Data in them: at most so many bytes cannot be read, and hosts get medium errors there.
+    #[serde(default)]
+    pub unreadable_bytes: u64,
     /// Disks that several fault domains are on: nothing protects against their loss.
     pub shared_disks: Vec<String>,
     /// Whether each drive file counts as a fault domain of its own.

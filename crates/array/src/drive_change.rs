@@ -43,11 +43,17 @@ impl Array {
             1 => "1 further failure is tolerated".to_owned(),
             count => format!("{count} further failures are tolerated"),
         };
-        match found.degraded_segments {
+        let lacking = match found.degraded_segments {
             0 => more,
             segments => {
                 format!("{more}, and {segments} segments with {} bytes lack a column", found.degraded_bytes)
             }
+        };
+        match found.unreadable_bytes {
+            0 => lacking,
+            bytes => format!(
+                "{lacking}; up to {bytes} bytes cannot be read until drives are back, and hosts get medium errors there"
+            ),
         }
     }
 

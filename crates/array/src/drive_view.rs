@@ -120,9 +120,15 @@ impl Array {
             failed_drives: count(MemberState::Failed),
             absent_drives: count(MemberState::Absent),
             absent_bytes: found.absent_bytes,
+            unreadable_segments: found.unreadable_segments,
+            unreadable_bytes: found.unreadable_bytes,
             shared_disks: shared.collect(),
             each_file: members.needed().any(|member| member.domain.starts_with(OF_FILE)),
-            next: (is_less || found.degraded_segments > 0).then(|| NextStep::RestoreProtection.into()),
+            next: match () {
+                () if found.unreadable_segments > 0 => Some(NextStep::BringDrivesBack.into()),
+                () if is_less || found.degraded_segments > 0 => Some(NextStep::RestoreProtection.into()),
+                () => None,
+            },
         }
     }
 }

@@ -55,6 +55,13 @@ pub(crate) fn protection_rows(protection: &Protection) -> Rows {
             ),
         ));
     }
+    if protection.unreadable_segments > 0 {
+        let (bytes, segments) = (size_text(protection.unreadable_bytes), protection.unreadable_segments);
+        rows.push((
+            "  unreadable",
+            format!("up to {bytes} in {segments} segments, until the drives that are away are back"),
+        ));
+    }
     let each = if protection.each_file { ", each file" } else { "" };
     let shared = match &protection.shared_disks[..] {
         [] => String::new(),

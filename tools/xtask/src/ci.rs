@@ -98,7 +98,9 @@ const STEPS: &[Step] = &[
         // All of the workspace, so that its dependencies keep the features they were built with before.
         let features = "quoin-volume/planted-bugs,quoin-sim/planted-bugs,quoin-sim-array/planted-bugs";
         let test = ["test", "--workspace", "--locked", "--no-fail-fast", "--features", features];
-        cargo(&[&test[..], &["--test", "fence", "--test", "bugs", "--", "--nocapture"]].concat())
+        cargo(&[&test[..], &["--test", "fence", "--test", "bugs", "--", "--nocapture"]].concat())?;
+        // Those that a test of the pool finds.
+        cargo(&[&test[..], &["--test", "it", "--", "is_found", "are_found", "planted_bugs"]].concat())
     }),
     ("raw snapshots", || {
         program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "30"].map(str::to_owned))

@@ -188,6 +188,12 @@ pub(super) static PROTECTION: Table<Protection> = Table {
             |p| p.absent_bytes,
         ),
         Row::level(
+            "quoin_unreadable_bytes",
+            "Data in segments of which more is on drives that are away than the rest makes up for: at most so much cannot be read \
+             until these are back.",
+            |p| p.unreadable_bytes,
+        ),
+        Row::level(
             "quoin_failures_tolerated",
             "Failures of fault domains that are tolerated now, without loss and without the pool going offline.",
             |p| u64::from(p.tolerates),
