@@ -39,6 +39,21 @@ pub(crate) fn protection_rows(protection: &Protection) -> Rows {
         rows.push(("  degraded", format!("{bytes} in {segments} segments lack a column")));
     }
     rows.extend(protection.rebuild.as_ref().map(|rebuild| ("  rebuild", work(rebuild))));
+    rows.extend(rows_of_lost_drives(protection));
+    let each = if protection.each_file { ", each file" } else { "" };
+    let shared = match &protection.shared_disks[..] {
+        [] => String::new(),
+        [_] if protection.each_file => " (all on one disk: no protection against its loss)".to_owned(),
+        disks => format!(" (several on {}: no protection against its loss)", disks.join(", ")),
+    };
+    rows.push(("  domains", format!("{domains}{each}{shared}")));
+    rows.extend(protection.next.clone().map(|next| ("  next", next)));
+    rows
+}
+
+/// Drives that the pool goes on without, and what cannot be read meanwhile.
+fn rows_of_lost_drives(protection: &Protection) -> Rows {
+    let mut rows = Vec::new();
     if protection.failed_drives > 0 {
         let plural = if protection.failed_drives == 1 { "" } else { "s" };
         let failed = format!("{} drive{plural} that the pool goes on without", protection.failed_drives);
@@ -62,14 +77,6 @@ pub(crate) fn protection_rows(protection: &Protection) -> Rows {
             format!("up to {bytes} in {segments} segments, until the drives that are away are back"),
         ));
     }
-    let each = if protection.each_file { ", each file" } else { "" };
-    let shared = match &protection.shared_disks[..] {
-        [] => String::new(),
-        [_] if protection.each_file => " (all on one disk: no protection against its loss)".to_owned(),
-        disks => format!(" (several on {}: no protection against its loss)", disks.join(", ")),
-    };
-    rows.push(("  domains", format!("{domains}{each}{shared}")));
-    rows.extend(protection.next.clone().map(|next| ("  next", next)));
     rows
 }
 
