@@ -63,7 +63,10 @@ impl Inner {
         domains.sort_unstable_by_key(|(_, room)| (Reverse(room.all), room.roomiest.0));
         // Metadata is content with fewer copies than it would like, if there are as many as data has.
         let least = usize::from(self.layouts.of_data().parity().min(layout.parity())) + 1;
-        if domains.len() < least {
+        // Of a drive that was added a moment ago, which brings a domain that was lacking, the slice has no slabs yet. It goes
+        // on with those it has: what it writes until it has claimed some is written anew then.
+        let held = self.held_by_domain(&self.layouts).into_values().filter(|slabs| *slabs > 0).count();
+        if domains.len() < least.min(held.max(1)) {
             return None;
         }
         // As wide as there are domains with free slabs, and never less protected than there are domains for.
