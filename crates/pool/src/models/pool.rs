@@ -153,7 +153,7 @@ fn reads_are_of_one_moment_while_blocks_are_destaged() {
 /// Whatever is being written, no record that is in the buffer only lies below the tail that a checkpoint finds.
 #[test]
 fn the_tail_is_never_above_what_is_buffered() {
-    holds_but_not_with(Bug::TailReadLate, 40, 60, || {
+    holds_but_not_with(Bug::TailReadLate, 40, 400, || {
         block_on(async {
             let bench = Bench::new().await;
             let (pool, volume) = (bench.open().await, bench.volume);
