@@ -187,7 +187,7 @@ pub struct Protection {
     /// Bytes of columns on them, which are not rebuilt before the repair delay is over.
     #[serde(default)]
     pub absent_bytes: u64,
-    /// Segments of which more is on drives that are away than the rest makes up for, until these are back.
+    /// Segments that lack more columns than their layout tolerates, until drives come back.
     #[serde(default)]
     pub unreadable_segments: u64,
     /// Data in them: at most so many bytes cannot be read, and hosts get medium errors there.

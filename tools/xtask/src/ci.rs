@@ -17,7 +17,9 @@ const SLICES_SEEDS: &str = "60";
 
 /// Seeds of pools whose data is protected, with copies and with parity.
 const PROTECTED_SEEDS: &str = "40";
+/// Seeds in which volumes get other layouts.
 const POLICIES_SEEDS: &str = "30";
+/// Seeds in which drives go away and come back.
 const VANISH_SEEDS: &str = "20";
 
 /// Seeds of the simulation of the array.

@@ -24,7 +24,8 @@ impl Cleaning {
         self.uncleanable.insert(id.0, segment.generation) != Some(segment.generation)
     }
 
-    /// The segments not to be cleaned now, with those in `unwritten` and those that cannot be read as drives are. Also whether a checkpoint may change that for some.
+    /// The segments that the cleaner leaves out now: those in `unwritten`, and those that lack too many columns to be read.
+    /// Also whether a checkpoint may change that for some.
     pub(super) fn not_now(
         &mut self,
         table: &SegmentTable,
@@ -35,7 +36,7 @@ impl Cleaning {
         let but: BTreeSet<u32> =
             self.uncleanable.keys().chain(&self.metadata).copied().chain(unwritten).collect();
         let some_wait = but.len() > self.uncleanable.len();
-        // What follows from nothing as drives are may be cleaned when they are back.
+        // The cleaner takes these when their drives are back.
         (but.into_iter().chain(table.unreadable()).collect(), some_wait)
     }
 

@@ -78,7 +78,7 @@ impl Committer {
         }
         let layers = slice.forks.read();
         let now = (layers.laid_out.load(Ordering::Acquire), slice.store.layouts().domain_count());
-        // A fork of a layer that waited came about as its layer was, and nobody converts it yet.
+        // A fork takes over how its parent is laid out. If the parent waited for its conversion, the fork is not in the list.
         let is_through = self.known_conversions().has_converted && !self.known_conversions().is_any();
         if self.conversions().looked_at == Some(now) && !is_through {
             return;

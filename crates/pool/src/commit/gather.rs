@@ -222,7 +222,7 @@ impl Committer {
             let is_intact =
                 stored.clone().is_some_and(|stored| self.slice.verified(place.info, stored).is_some());
             let mended = if is_intact { None } else { self.mend_live(*number, *place).await };
-            // What is not there now may have it right.
+            // A drive that is away may hold the right content: then the block stays where it is.
             let may_pass = is_intact || self.is_all_there(place.location.segment());
             let stored = mended.or_else(|| stored.filter(|_| may_pass));
             if let Some(stored) = &stored {

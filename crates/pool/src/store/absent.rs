@@ -155,8 +155,8 @@ impl Store {
                     .into(),
             ));
         }
-        // What follows from nothing without it is read from it at once, also if it cannot be written to: what it lacks is marked
-        // in RAM. Blocks that were written over in part are put together then, and let go of the journal.
+        // Reads use the drive at once, even if it cannot be written to: RAM knows which of its columns lack something. So destage
+        // can put together blocks that were written in part, and the journal can let go of them.
         let taken_over = self.take_over_one(&drive).await;
         self.lend(drive.clone());
         taken_over?;

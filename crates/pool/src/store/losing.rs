@@ -1,14 +1,14 @@
 //! Going on without drives: what is lost with one, and what the pool does then.
 //!
 //! A drive that is lost takes nothing with it as long as what it holds follows from the others: it has failed, or is absent.
-//! If data does not follow any more, *beyond policy*, the pool goes on all the same, if its metadata and its journal do. The
-//! drive is absent then whatever happened to it, for it holds the last copy of something: blocks that follow from nothing
-//! fail to be read until it is back, and everything else serves.
+//! If data cannot be computed any more, *beyond policy*, the pool goes on all the same, if its metadata and its journal are on
+//! the others. The drive is absent then even if it answered with errors, for it holds the last copy of something: reads of
+//! blocks that cannot be computed fail until it is back, and everything else serves.
 //!
 //! Invariants:
 //! 1. The pool goes on only if every page of metadata and every part of the journal that is needed is on what is left, and if
 //!    all data is on drives that may come back: what no flush has hardened there is not.
-//! 2. A drive that holds the last copy of something does not become one that has failed, whoever asks for it.
+//! 2. A drive that holds the last copy of something stays absent. Neither the repair delay nor a command makes it failed.
 
 use super::{Store, grants::FailedDrives};
 use crate::{
@@ -113,13 +113,13 @@ impl Store {
 
     /// What slices lose of data and metadata without a drive.
     fn loss_of_data(&self, members: &Members, index: DriveIndex) -> Loss {
-        // Without a layout that tolerates failures, a drive is waited for, whatever it holds, unless it was evacuated.
+        // A layout that tolerates no failure: the pool waits for every drive that was not evacuated.
         if self.label.layout.parity() == 0 {
             return if self.is_evacuated(members, index) { Loss::Nothing } else { Loss::ForGood };
         }
         let is_lost = |drive| members.get(drive).is_none_or(|member| !member.is_needed());
         let tenants = self.tenants.lock();
-        // Before all slices are open, nobody knows.
+        // Only open slices can tell what a drive holds.
         if tenants.len() < usize::from(self.label.slices) {
             return Loss::ForGood;
         }

@@ -63,8 +63,8 @@ impl Inner {
         domains.sort_unstable_by_key(|(_, room)| (Reverse(room.all), room.roomiest.0));
         // Metadata is content with fewer copies than it would like, if there are as many as data has.
         let least = usize::from(self.layouts.of_data().parity().min(layout.parity())) + 1;
-        // Of a drive that was added a moment ago, which brings a domain that was lacking, the slice has no slabs yet. It goes
-        // on with those it has: what it writes until it has claimed some is written anew then.
+        // A drive that was added a moment ago may bring a domain that was lacking, and the slice has claimed no slabs of it
+        // yet. Until then it writes to the domains in which it has slabs. The cleaner writes that anew later.
         let held = self.held_by_domain(&self.layouts).into_values().filter(|slabs| *slabs > 0).count();
         if domains.len() < least.min(held.max(1)) {
             return None;

@@ -20,14 +20,14 @@ pub(crate) struct LostNow {
 }
 
 impl Inner {
-    /// Whether a segment has something in it that follows from nothing as drives are.
+    /// Whether a segment lacks more columns than it can do without, with the drives that are there.
     pub(super) fn is_unreadable(&self, segment: &Segment) -> bool {
         segment.state != SegmentState::Free && !segment.survives(self.gone(segment))
     }
 }
 
 impl SegmentTable {
-    /// Whether there may be a segment that cannot be read as drives are: while false, nobody has to look.
+    /// Whether there may be a segment that lacks too many columns to be read. While false, callers need not look.
     pub(crate) fn may_be_unreadable(&self) -> bool {
         self.may_be_unreadable.load(Ordering::Acquire)
     }

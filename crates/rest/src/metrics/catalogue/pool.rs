@@ -189,8 +189,8 @@ pub(super) static PROTECTION: Table<Protection> = Table {
         ),
         Row::level(
             "quoin_unreadable_bytes",
-            "Data in segments of which more is on drives that are away than the rest makes up for: at most so much cannot be read \
-             until these are back.",
+            "Data in segments that lack more columns than their layout tolerates: hosts cannot read at most so much of it until \
+             drives come back.",
             |p| p.unreadable_bytes,
         ),
         Row::level(
