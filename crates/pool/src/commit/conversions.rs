@@ -2,7 +2,7 @@
 
 use quoin_base::{BlockIndex, LayerId, Layout};
 use quoin_world::Nanos;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// What is to be converted.
 #[derive(Default)]
@@ -13,8 +13,6 @@ pub(crate) struct Conversions {
     pub(super) has_converted: bool,
     pub(super) waiting: VecDeque<LayerId>,
     pub(super) walk: Option<Walk>,
-    /// Some of these cannot be read: they are not tried again before something changes.
-    pub(super) given_up: BTreeSet<LayerId>,
     /// It rests until then.
     pub(super) rests_until: Nanos,
     /// Batches of the journal with data when it was last at work.

@@ -85,7 +85,6 @@ impl Committer {
         }
         self.conversions().looked_at = Some(now);
         self.conversions().has_converted = false;
-        self.conversions().given_up.clear();
         let table = &slice.segments.table;
         let wanted = layers.wanted().into_iter();
         let to_convert = wanted.filter(|(id, wanted)| {
@@ -195,7 +194,6 @@ impl Committer {
         slice.converting().ended(layer.id);
         if walk.is_incomplete {
             tracing::warn!(layer = %layer.id, "some of what is to be laid out otherwise cannot be read, and stays where it is");
-            self.conversions().given_up.insert(layer.id);
         } else if walk.mixes == layer.mixes() {
             layer.set_laid(Laid::As(walk.tag));
             self.conversions().has_converted = true;

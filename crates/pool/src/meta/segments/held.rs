@@ -1,8 +1,9 @@
 //! The slabs that a slice holds: more are granted to it, and free ones are given back.
 
-use super::{Inner, SegmentTable};
+use super::{Inner, Segment, SegmentState, SegmentTable};
 use crate::bugs::{Bug, planted};
 use quoin_stripe::Column;
+use quoin_world::atomic::Ordering;
 
 impl SegmentTable {
     /// How many of so many slabs more the slice could hold: the root must be able to name enough table slabs.
@@ -17,6 +18,12 @@ impl SegmentTable {
             let is_new = inner.free_slabs.entry(*drive).or_default().insert(*slab);
             assert!(is_new, "slab {slab} of drive {drive} is granted once");
             *inner.held_slabs.entry(*drive).or_default() += 1;
+        }
+        // What was written while the slice had slabs in fewer domains is written anew, and open segments of that kind take no more.
+        let is_narrow = |segment: &Segment| segment.state != SegmentState::Free && inner.is_narrow(segment);
+        if inner.layouts.of_data().parity() > 0 && inner.segments.iter().any(is_narrow) {
+            self.losses.fetch_add(1, Ordering::AcqRel);
+            self.may_be_displaced.store(true, Ordering::Release);
         }
     }
 
