@@ -275,8 +275,8 @@ impl Members {
         }
     }
 
-    /// Notes in the next table that a drive that the pool goes on without is waited for whatever happened to it, also if it
-    /// leaves: it holds the last copy of something.
+    /// Notes in the next table that the pool goes on without a drive and waits for it, because it holds the last copy of
+    /// something. That goes for drives that answered with errors and for drives that were leaving, too.
     pub fn keep_absent(&mut self, index: DriveIndex, now_ms: u64) {
         if self.go_on_without(index, MemberState::Absent)
             && let Some(member) = self.get_mut(index)

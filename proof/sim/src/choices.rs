@@ -29,8 +29,8 @@ pub enum Faults {
     /// Drives of a protected pool vanish and come back with what they held, sooner or later, never more of them than it tolerates:
     /// hosts see nothing of it.
     Vanish,
-    /// The same, and now and then more of them than it tolerates: what follows from nothing cannot be read as long as they are
-    /// away, or the pool goes offline, and all is there again when they are.
+    /// The same, and now and then more of them than it tolerates. Until they are back, blocks that cannot be computed without
+    /// them fail to be read, or the pool goes offline. Then all can be read again.
     Beyond,
 }
 

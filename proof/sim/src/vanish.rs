@@ -1,8 +1,8 @@
 //! Drives that vanish while clients use the pool, and come back with what they held: soon, late, after a restart, or never.
 //!
-//! Never more of them are away than the pool says it tolerates. So hosts see no error, and the pool stays online. Unless the seed
-//! wants it otherwise: then more of them vanish now and then. What follows from nothing cannot be read then as long as they are
-//! away, or the pool goes offline.
+//! Never more of them are away than the pool says it tolerates. So hosts see no error, and the pool stays online. In seeds of
+//! [`Faults::Beyond`](crate::Faults::Beyond) more of them vanish now and then. Until they are back, blocks that cannot be
+//! computed without them fail to be read, or the pool goes offline.
 
 use crate::{client::Shared, scenario::log_uniform};
 use parking_lot::Mutex;

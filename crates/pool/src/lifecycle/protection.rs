@@ -118,7 +118,7 @@ impl Pool {
             let table = &slice.segments.table;
             let losses = match member.state {
                 MemberState::Active | MemberState::Leaving => table.lost_without(drive, &is_lost),
-                // What follows from nothing waits for it.
+                // Blocks that cannot be computed now wait for it.
                 MemberState::Absent => table.last_copies_on(drive),
                 MemberState::Failed | MemberState::Gone => Losses::default(),
             };

@@ -1,5 +1,5 @@
-//! More drives are lost than the layout tolerates: what follows from nothing fails to be read, everything else serves, and all
-//! is there again when the drives are back.
+//! More drives are lost than the layout tolerates: blocks that cannot be computed fail to be read, everything else serves, and
+//! all can be read again when the drives are back.
 
 use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, MIB, VolumeId};
@@ -226,6 +226,35 @@ async fn lose_two(
     failed
 }
 
+/// Two drives are lost, and a sector of each write to the volume that is returned first comes in between: none of these is
+/// destaged when the second drive goes. Also returns a volume that is not affected.
+async fn lose_beneath_parts(
+    pool: &Pool,
+    disks: &[std::sync::Arc<quoin_world_sim::SimDisk>],
+) -> (VolumeId, VolumeId) {
+    let (volume, other) = (create(pool).await, create(pool).await);
+    fill(pool, volume, 0).await;
+    pool.drain().await.unwrap();
+    disks[0].vanish();
+    fill(pool, other, 1000).await;
+    pool.drain().await.unwrap();
+    for at in 0..WRITES {
+        pool.write(volume, at * WRITE, vec![pattern(7, 512)]).await.unwrap();
+    }
+    disks[SECOND as usize].vanish();
+    pool.drain().await.unwrap();
+    (volume, other)
+}
+
+/// Fills the buffer so far that destage gives up blocks that it cannot read, unless it waits for drives.
+async fn press(world: &dyn World, pool: &Pool, other: VolumeId) {
+    for at in 0..4 {
+        pool.write(other, at * WRITE, vec![pattern(2000 + at, WRITE as usize)]).await.unwrap();
+        world.sleep(Duration::from_millis(100)).await;
+    }
+    world.sleep(Duration::from_secs(20)).await;
+}
+
 #[test]
 fn a_part_of_a_block_that_cannot_be_read_is_not_written_and_a_whole_one_is() {
     let rig = Rig::of_drives(13, "mirror".parse().unwrap(), 4, 48 * MIB);
@@ -267,38 +296,21 @@ fn a_block_that_was_written_in_part_before_the_loss_waits_for_the_drives() {
     let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
     let disks = rig.disks.clone();
     rig.run(|world| async move {
-        let (volume, other) = (create(&pool).await, create(&pool).await);
-        fill(&pool, volume, 0).await;
-        pool.drain().await.unwrap();
-        disks[0].vanish();
-        fill(&pool, other, 1000).await;
-        pool.drain().await.unwrap();
-        // A sector of each block. Nothing of it is destaged when the other drive goes.
-        let blocks: Vec<u64> = (0..WRITES).map(|at| at * WRITE).collect();
-        for at in &blocks {
-            pool.write(volume, *at, vec![pattern(7, 512)]).await.unwrap();
-        }
-        disks[SECOND as usize].vanish();
-        pool.drain().await.unwrap();
+        let (volume, other) = lose_beneath_parts(&pool, &disks).await;
         assert!(pool.protection().unreadable_segments > 0);
         let waiting = pool.stats().buffered_bytes;
         assert!(waiting > 0, "some wait");
-        // The buffer is filled as far as blocks are given up otherwise.
-        for at in 0..4 {
-            pool.write(other, at * WRITE, vec![pattern(2000 + at, WRITE as usize)]).await.unwrap();
-            world.sleep(Duration::from_millis(100)).await;
-        }
-        world.sleep(Duration::from_secs(20)).await;
+        press(&*world, &pool, other).await;
         assert_eq!(pool.stats().lost_blocks, 0);
         assert_eq!(pool.state(), PoolState::Online);
         disks[SECOND as usize].revive();
         pool.take_back(disks[SECOND as usize].clone()).await.unwrap();
         pool.drain().await.unwrap();
         assert_eq!(pool.stats().buffered_bytes, 0);
-        for (at, block) in blocks.iter().enumerate() {
-            let mut expected = pattern(at as u64, WRITE as usize).to_vec();
+        for at in 0..WRITES {
+            let mut expected = pattern(at, WRITE as usize).to_vec();
             expected[..512].copy_from_slice(&pattern(7, 512));
-            assert!(read(&pool, volume, *block, WRITE).await == expected, "{at}");
+            assert!(read(&pool, volume, at * WRITE, WRITE).await == expected, "{at}");
         }
         disks[0].revive();
         pool.take_back(disks[0].clone()).await.unwrap();
@@ -359,22 +371,8 @@ fn the_last_copy_is_not_given_up_and_the_planted_bugs_give_it_up() {
         let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
         let disks = rig.disks.clone();
         let (given_up, lost) = rig.run(|world| async move {
-            let (volume, other) = (create(&pool).await, create(&pool).await);
-            fill(&pool, volume, 0).await;
-            pool.drain().await.unwrap();
-            disks[0].vanish();
-            fill(&pool, other, 1000).await;
-            pool.drain().await.unwrap();
-            for at in 0..WRITES {
-                pool.write(volume, at * WRITE, vec![pattern(7, 512)]).await.unwrap();
-            }
-            disks[SECOND as usize].vanish();
-            pool.drain().await.unwrap();
-            for at in 0..4 {
-                pool.write(other, at * WRITE, vec![pattern(2000 + at, WRITE as usize)]).await.unwrap();
-                world.sleep(Duration::from_millis(100)).await;
-            }
-            world.sleep(Duration::from_secs(20)).await;
+            let (_, other) = lose_beneath_parts(&pool, &disks).await;
+            press(&*world, &pool, other).await;
             pool.set_repair_delay(Duration::ZERO);
             (pool.give_up_absent().await.unwrap(), pool.stats().lost_blocks)
         });
