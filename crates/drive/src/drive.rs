@@ -11,8 +11,8 @@
 //! 5. A copy of the label that was read and is valid is never written over with an older one.
 
 use crate::{
-    DriveError, GRANT_PAGE_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, MEMBERS_OFFSETS, MEMBERS_PAGE_BYTES,
-    Members, MembersCopy, Probe, ROOT_BYTES, WriterSession,
+    DriveError, LABEL_BYTES, LABEL_OFFSETS, Label, MEMBERS_OFFSETS, MEMBERS_PAGE_BYTES, Members, MembersCopy,
+    Probe, ROOT_BYTES, WriterSession,
     bugs::{Bug, planted},
     label::{Copy, root_offset, slabs_start},
     probe::{probe, read_copies, require_len, tail},
@@ -22,7 +22,7 @@ use crate::{
 use quoin_base::{ByteRange, DriveIndex, Epoch, LabelGeneration, SliceId};
 use quoin_world::{
     AsyncMutex, Buf, Completion, Disk, DiskError, DiskInstruments, DiskOp, Event, Mutex, Slice,
-    atomic::Ordering::Relaxed,
+    atomic::{AtomicU32, Ordering::Relaxed},
 };
 use std::{
     cmp::Ordering,
@@ -34,6 +34,7 @@ use std::{
 mod counters;
 mod failure;
 mod fence;
+mod length;
 
 use counters::Counters;
 pub use counters::DriveCounters;
@@ -52,7 +53,6 @@ const ERASED_AT_ONCE_BYTES: u64 = 1 << 20;
 pub struct Drive {
     disk: Arc<dyn Disk>,
     index: DriveIndex,
-    slabs: u32,
     slab_bytes: u32,
     slabs_start_bytes: u64,
     /// It changes while the gate is locked.
@@ -64,6 +64,8 @@ pub struct Drive {
 struct State {
     name: String,
     label: Mutex<Label>,
+    /// As the label says. They become more while the drive is open.
+    slabs: AtomicU32,
     failed: OnceLock<Failure>,
     /// What was written anew when it was opened.
     mended: Mutex<Vec<String>>,
@@ -127,13 +129,13 @@ impl Drive {
     }
 
     /// Opens a drive by its newest intact label and mends the other copy if it differs or cannot be read. Refuses
-    /// a disk that is blank, foreign, of another version of the on-disk format or not of the size it was initialised with.
+    /// a disk that is blank, foreign, of another version of the on-disk format or smaller than its label says.
     ///
     /// Its writes are refused until it takes the drive over or joins, as with [`Drive::attach`].
     ///
     /// # Errors
     /// [`DriveError::Blank`], [`DriveError::Foreign`], [`DriveError::FormatVersion`] or
-    /// [`DriveError::LabelDamaged`] for what is on the disk, [`DriveError::Resized`] if it had another size.
+    /// [`DriveError::LabelDamaged`] for what is on the disk, [`DriveError::Shrunk`] if it was larger.
     /// [`DriveError::Disk`] if no label can be read, or the other copy cannot be written.
     pub async fn open(disk: Arc<dyn Disk>) -> Result<Arc<Drive>, DriveError> {
         let mut drive = Self::inspect(disk).await?;
@@ -190,9 +192,10 @@ impl Drive {
     }
 
     fn new(disk: Arc<dyn Disk>, label: Label) -> Result<Arc<Drive>, DriveError> {
-        let (found, expected) = (disk.len_bytes(), label.len_bytes);
-        if found != expected {
-            return Err(DriveError::Resized { drive: disk.name().to_owned(), found, expected });
+        // What lies behind its length is not used: a file or device may have become longer.
+        let (found, expected) = (disk.measure(), label.len_bytes);
+        if found < expected {
+            return Err(DriveError::Shrunk { drive: disk.name().to_owned(), found, expected });
         }
         let state = Arc::new(State::new(&disk, label));
         Ok(Self::of_writer_session(
@@ -207,7 +210,6 @@ impl Drive {
         Arc::new(Drive {
             disk,
             index: label.index,
-            slabs: label.slabs(),
             slab_bytes: label.slab_bytes,
             slabs_start_bytes: label.slabs_start_bytes,
             own: Mutex::new(own),
@@ -233,11 +235,6 @@ impl Drive {
     /// The highest epoch it has durably seen.
     pub fn epoch(&self) -> Epoch {
         self.state.label.lock().epoch()
-    }
-
-    /// Whole slabs that fit, those of the journal included.
-    pub fn slabs(&self) -> u32 {
-        self.slabs
     }
 
     /// Whether writes may fail for want of room below the disk: see [`Disk::may_lack_room`].
@@ -356,29 +353,6 @@ impl Drive {
         let (start, len) = tail(&self.disk);
         self.write_at(start, vec![Buf::zeroed(len as usize).into_slice()], false).await?;
         self.flush().await
-    }
-
-    /// Both copies of a grant page, whatever is in them, or why one cannot be read.
-    ///
-    /// # Errors
-    /// Of each copy its own: [`DriveError::Disk`] if the disk fails to read it.
-    pub async fn read_grant_page(&self, page: u32) -> [Result<Buf, DriveError>; 2] {
-        let label = self.label();
-        assert!(page < label.grant_pages(), "a drive has its grant pages and no others");
-        let [first, second] =
-            [0, 1].map(|copy| self.read_at(label.grant_page_offset(page, copy), GRANT_PAGE_BYTES));
-        [first.await, second.await]
-    }
-
-    /// Writes one copy, 0 or 1, of a grant page durably. `bytes` must be [`GRANT_PAGE_BYTES`] long.
-    ///
-    /// # Errors
-    /// Those of [`Drive::write_root`].
-    pub async fn write_grant_page(&self, page: u32, copy: usize, bytes: Buf) -> Result<(), DriveError> {
-        let label = self.label();
-        assert!(page < label.grant_pages() && copy < 2, "a drive has its grant pages and no others");
-        assert_eq!(bytes.len(), GRANT_PAGE_BYTES, "a grant page is written whole");
-        self.write_at(label.grant_page_offset(page, copy), vec![bytes.into_slice()], true).await
     }
 
     /// Reads `len` bytes from byte `offset` of slab `slab`.
@@ -509,7 +483,8 @@ impl Drive {
         let block = u64::from(self.disk.block_bytes());
         let fits = offset.checked_add(len).is_some_and(|end| end <= u64::from(self.slab_bytes));
         let aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
-        if slab < self.slabs && fits && aligned && len > 0 {
+        let slabs = self.slabs();
+        if slab < slabs && fits && aligned && len > 0 {
             return Ok(self.slabs_start_bytes + u64::from(slab) * u64::from(self.slab_bytes) + offset);
         }
         Err(DriveError::OutOfRange {
@@ -517,7 +492,7 @@ impl Drive {
             slab,
             offset,
             len,
-            slabs: self.slabs,
+            slabs,
             slab_bytes: self.slab_bytes,
             block_bytes: self.disk.block_bytes(),
         })
@@ -568,6 +543,7 @@ impl State {
         State {
             name: disk.name().to_owned(),
             gate: Mutex::new(Gate::new(label.fences.clone())),
+            slabs: AtomicU32::new(label.slabs()),
             label: Mutex::new(label),
             failed: OnceLock::new(),
             mended: Mutex::default(),

@@ -73,11 +73,9 @@ pub enum DriveError {
         /// [`crate::FORMAT_VERSION`].
         expected: u32,
     },
-    /// Its size is not what it was.
-    #[error(
-        "drive {drive} has {found} bytes but had {expected} when it was initialised; give it its old size back"
-    )]
-    Resized {
+    /// It is smaller than it was.
+    #[error("drive {drive} has {found} bytes but had {expected}; give it its old size back")]
+    Shrunk {
         /// The drive.
         drive: String,
         /// Size now, in bytes.

@@ -16,7 +16,7 @@ use zerocopy::{
 };
 
 /// The on-disk format this code reads and writes.
-pub const FORMAT_VERSION: u32 = 9;
+pub const FORMAT_VERSION: u32 = 10;
 /// Size of a label.
 pub const LABEL_BYTES: usize = 4096;
 /// Where the two copies of the label are.
@@ -38,6 +38,8 @@ pub const SLABS_PER_GRANT_PAGE: u32 = 4032;
 const ROOTS_START_BYTES: u64 = 131_072;
 /// From one root slot to the next.
 const ROOT_DISTANCE_BYTES: u64 = 28 << 10;
+/// A drive has room for the grant pages of so many times its first slabs.
+const GROWTH: u64 = 8;
 /// What slab 0 begins at a multiple of.
 const SLABS_START_UNIT_BYTES: u64 = 1 << 20;
 
@@ -49,10 +51,11 @@ pub const fn root_offset(slice: SliceId, slot: usize) -> u64 {
     ROOTS_START_BYTES + (slot as u64 * MAX_SLICES as u64 + slice.0 as u64) * ROOT_DISTANCE_BYTES
 }
 
-/// Where slab 0 begins on a drive of this size with slabs of this size: behind both copies of its grant pages.
+/// Where slab 0 begins on a new drive of this size with slabs of this size: behind both copies of its grant pages, and of those
+/// that it needs when it has become several times as large.
 pub fn slabs_start(len_bytes: u64, slab_bytes: u32) -> u64 {
     let most_slabs = len_bytes.saturating_sub(HEAD_BYTES) / u64::from(slab_bytes.max(1));
-    let pages = most_slabs.div_ceil(SLABS_PER_GRANT_PAGE.into()).max(1);
+    let pages = GROWTH * most_slabs.div_ceil(SLABS_PER_GRANT_PAGE.into()).max(1);
     (HEAD_BYTES + 2 * pages * GRANT_PAGE_BYTES as u64).next_multiple_of(SLABS_START_UNIT_BYTES)
 }
 
@@ -144,7 +147,7 @@ pub struct Label {
     pub index: DriveIndex,
     /// What it is used for.
     pub roles: Roles,
-    /// Its size when it was initialised.
+    /// Its size: what lies behind is not used. It grows, and never becomes less.
     pub len_bytes: u64,
     /// Size of a slab; a multiple of `row_bytes`.
     pub slab_bytes: u32,
@@ -162,7 +165,7 @@ pub struct Label {
     pub created_ms: u64,
     /// How many slices the pool has, at most [`MAX_SLICES`].
     pub slices: u8,
-    /// Where slab 0 begins: behind the grant pages, see [`slabs_start`].
+    /// Where slab 0 begins: behind the room for grant pages, see [`slabs_start`]. It stays there when the drive grows.
     pub slabs_start_bytes: u64,
     /// On how many drives each journal extent of the pool lies, at most [`MOST_JOURNAL_COLUMNS`].
     pub journal_columns: u8,
@@ -205,9 +208,20 @@ impl Label {
         self.slabs().div_ceil(SLABS_PER_GRANT_PAGE)
     }
 
-    /// Where a copy, 0 or 1, of a grant page is: all first copies come before the second ones.
+    /// The most grant pages that there is room for, each twice.
+    pub fn most_grant_pages(&self) -> u32 {
+        let room = self.slabs_start_bytes.saturating_sub(HEAD_BYTES) / (2 * GRANT_PAGE_BYTES as u64);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// The most slabs that its grant pages can tell of, however long it becomes.
+    pub fn most_slabs(&self) -> u32 {
+        self.most_grant_pages().saturating_mul(SLABS_PER_GRANT_PAGE)
+    }
+
+    /// Where a copy, 0 or 1, of a grant page is: the room for first copies comes before that for second ones.
     pub fn grant_page_offset(&self, page: u32, copy: usize) -> u64 {
-        let pages_before = copy as u64 * u64::from(self.grant_pages()) + u64::from(page);
+        let pages_before = copy as u64 * u64::from(self.most_grant_pages()) + u64::from(page);
         HEAD_BYTES + pages_before * GRANT_PAGE_BYTES as u64
     }
 
@@ -243,7 +257,7 @@ impl Label {
             return Some(format!("{columns} journal columns are not from 1 to {MOST_JOURNAL_COLUMNS}"));
         }
         let start = self.slabs_start_bytes;
-        if !start.is_multiple_of(SLABS_START_UNIT_BYTES) || start < self.grant_page_offset(0, 2) {
+        if !start.is_multiple_of(SLABS_START_UNIT_BYTES) || self.grant_pages() > self.most_grant_pages() {
             return Some(format!("slabs that begin at byte {start} leave no room for its grant pages"));
         }
         unit("block size", self.block_bytes, 4096)

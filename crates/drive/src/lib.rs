@@ -7,11 +7,11 @@
 //! byte 589824    root slot 1 (4 KiB) of slice 0, of slice 1, … of slice 15, one every 28 KiB
 //! byte 1 MiB     the table of members, copy 0 (128 KiB at most); only voters have it
 //! byte 1.125 MiB the table of members, copy 1
-//! byte 1.25 MiB  first copies of the grant pages (4 KiB each), then the second ones
+//! byte 1.25 MiB  room for the first copies of the grant pages (4 KiB each), then as much for the second ones
 //! slabs_start    slab 0, slab 1, …; a tail that does not fill a slab is unused
 //! ```
 //!
-//! Promises: a drive that is blank, foreign, resized, stale or of another version of the on-disk format is never taken
+//! Promises: a drive that is blank, foreign, shorter than it was, stale or of another version of the on-disk format is never taken
 //! for one of the pool, and the refusal says which it is; a label survives a power failure during its rewrite; an epoch
 //! on a drive only grows; when a raise of it is done, nothing of an earlier writer session of this opening is written any
 //! more; a pool is opened with all drives that its newest table of members needs, and with no other; after a failed write or

@@ -210,6 +210,13 @@ impl Members {
         members
     }
 
+    /// Notes in the next table how many slabs a drive has by now, if those are more than it tells of.
+    pub fn grow(&mut self, index: DriveIndex, slabs: u32) {
+        if let Some(member) = self.get_mut(index) {
+            member.slabs = member.slabs.max(slabs);
+        }
+    }
+
     /// The newer of two tables has the higher age.
     pub fn age(&self) -> (Epoch, MembersGeneration) {
         (self.epoch, self.generation)
@@ -364,8 +371,10 @@ impl Members {
 
     fn may_follow(&self, member: &Member) -> bool {
         let Some(after) = self.get(member.index) else { return false };
-        let is_same = (after.drive, after.slabs, after.roles) == (member.drive, member.slabs, member.roles);
+        let is_same = (after.drive, after.roles) == (member.drive, member.roles);
+        // Drives grow.
         is_same
+            && after.slabs >= member.slabs
             && match member.state {
                 MemberState::Active | MemberState::Leaving => true,
                 MemberState::Absent => after.state != MemberState::Leaving,

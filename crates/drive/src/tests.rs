@@ -92,7 +92,7 @@ fn the_bytes_of_a_label_are_the_documented_ones() {
     let (_, disks) = pool(1, 1);
     let bytes = disks[0].peek(65536, LABEL_BYTES);
     assert_eq!(bytes, disks[0].peek(0, LABEL_BYTES));
-    assert_eq!(&bytes[..16], b"QUOINDRV\x09\0\0\0\0\0\0\0");
+    assert_eq!(&bytes[..16], b"QUOINDRV\x0a\0\0\0\0\0\0\0");
     assert_eq!(&bytes[48..53], b"tank\0");
     assert_eq!(bytes[112..120], LEN_BYTES.to_le_bytes());
     assert_eq!(bytes[120..124], SLAB_BYTES.to_le_bytes());
@@ -195,14 +195,14 @@ fn a_drive_that_is_not_ours_is_told_apart() {
 }
 
 #[test]
-fn another_format_version_and_another_size_are_refused() {
+fn another_format_version_and_a_smaller_size_are_refused() {
     let (world, disks) = pool(6, 1);
     let image = disks[0].image();
-    for (extra, found) in [(0, LEN_BYTES), (4096, LEN_BYTES + 4096)] {
-        let disk = world.disk("grown", LEN_BYTES + extra);
+    for found in [LEN_BYTES - 4096, LEN_BYTES, LEN_BYTES + 4096] {
+        let disk = world.disk("resized", found);
         disk.restore(image.clone());
         let outcome = open(&world, &disk);
-        assert_eq!(outcome.is_ok(), extra == 0);
+        assert_eq!(outcome.is_ok(), found >= LEN_BYTES);
         if let Err(error) = outcome {
             assert!(error.to_string().contains(&format!("{found} bytes but had {LEN_BYTES}")), "{error}");
         }
@@ -231,7 +231,7 @@ fn no_two_slots_share_a_place_and_those_of_a_slice_lie_far_apart() {
 #[test]
 fn slabs_begin_behind_both_copies_of_the_grant_pages() {
     for (len_bytes, slab_bytes, start) in
-        [(16 << 20, 256 << 10, 2 << 20), (1 << 40, 16 << 20, 2 << 20), (16 << 40, 1 << 20, 34 << 20)]
+        [(16 << 20, 256 << 10, 2 << 20), (1 << 40, 16 << 20, 3 << 20), (16 << 40, 1 << 20, 262 << 20)]
     {
         assert_eq!(slabs_start(len_bytes, slab_bytes), start, "{len_bytes} {slab_bytes}");
         let label =
@@ -239,6 +239,15 @@ fn slabs_begin_behind_both_copies_of_the_grant_pages() {
         assert_eq!(label.problem(), None);
         let last = label.grant_pages() - 1;
         assert!(label.grant_page_offset(last, 1) + GRANT_PAGE_BYTES as u64 <= start);
+        // There is room for several times as many slabs, and no more.
+        let grown = Label { len_bytes: 8 * len_bytes, ..label.clone() };
+        assert_eq!((grown.problem(), grown.slabs() <= grown.most_slabs()), (None, true));
+        let last = label.most_grant_pages() - 1;
+        assert!(grown.grant_page_offset(last, 0) < label.grant_page_offset(0, 1));
+        assert!(label.grant_page_offset(last, 1) + GRANT_PAGE_BYTES as u64 <= start);
+        let too_long = start + (u64::from(label.most_slabs()) + 1) * u64::from(slab_bytes);
+        let too_long = Label { len_bytes: too_long, ..label.clone() };
+        assert!(too_long.problem().unwrap().contains("leave no room for its grant pages"));
         let early = Label { slabs_start_bytes: HEAD_BYTES, ..label };
         assert!(early.problem().unwrap().contains("leave no room for its grant pages"));
     }
@@ -532,4 +541,66 @@ fn no_bytes_make_the_label_parser_panic() {
         }
     }
     world.end();
+}
+
+#[test]
+fn a_drive_grows_to_what_its_disk_has_by_now_and_keeps_that() {
+    let (world, disks) = pool(30, 1);
+    let drive = open_to_write(&world, &disks[0]);
+    let slab = u64::from(SLAB_BYTES);
+    let d = drive.clone();
+    world
+        .run(async move {
+            let longer = d.lengthen(LEN_BYTES + slab).await.unwrap_err();
+            assert!(longer.to_string().contains("has 7340032 bytes but had 8388608"), "{longer}");
+        })
+        .unwrap();
+    disks[0].lengthen(LEN_BYTES + 4 * slab);
+    // What is behind its length is nobody's, and no reason not to open it.
+    let beyond = world
+        .run({
+            let d = drive.clone();
+            async move { d.read_slab(5, 0, 512).await }
+        })
+        .unwrap();
+    assert!(matches!(beyond, Err(DriveError::OutOfRange { slabs: 5, .. })));
+    drop(drive);
+    world.crash();
+    let drive = open_to_write(&world, &disks[0]);
+    assert_eq!(
+        (drive.slabs(), drive.label().len_bytes, drive.measure()),
+        (5, LEN_BYTES, LEN_BYTES + 4 * slab)
+    );
+    let (d, generation) = (drive.clone(), drive.label().generation);
+    world
+        .run(async move {
+            d.blank_end().await.unwrap();
+            d.lengthen(LEN_BYTES + 2 * slab).await.unwrap();
+            assert_eq!((d.slabs(), d.label().generation), (7, generation.next()));
+            d.write_slab(6, 0, vec![Slice::copy_of(&[7; 4096])], true).await.unwrap();
+            assert!(matches!(d.read_slab(7, 0, 512).await, Err(DriveError::OutOfRange { .. })));
+            assert!(matches!(d.lengthen(LEN_BYTES).await, Err(DriveError::Shrunk { .. })));
+        })
+        .unwrap();
+    world.crash();
+    let drive = open(&world, &disks[0]).unwrap();
+    assert_eq!((drive.slabs(), drive.mended()), (7, vec![]));
+    let read = world.run(async move { drive.read_slab(6, 0, 4096).await.unwrap() }).unwrap();
+    assert!(read.iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn a_power_cut_leaves_a_drive_of_the_old_length_or_the_new_one() {
+    let mut lens = std::collections::BTreeSet::new();
+    for step in 0..40 {
+        let (world, disks) = pool(32 + step, 1);
+        let drive = open_to_write(&world, &disks[0]);
+        disks[0].lengthen(2 * LEN_BYTES);
+        world.cut_power(PowerCut::AfterSteps(step));
+        let _ = world.run(async move { drive.lengthen(2 * LEN_BYTES).await });
+        world.crash();
+        let drive = open(&world, &disks[0]).unwrap();
+        lens.insert(drive.label().len_bytes);
+    }
+    assert_eq!(lens.into_iter().collect::<Vec<_>>(), [LEN_BYTES, 2 * LEN_BYTES]);
 }

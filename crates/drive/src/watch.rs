@@ -21,7 +21,7 @@ use crate::{
 };
 use quoin_world::{
     Completion, Disk, DiskError, DiskInstruments, DiskOp, Mutex, Outstanding, RwLock, Thread, World,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use std::{
     collections::VecDeque,
@@ -107,9 +107,9 @@ struct WatchedDisk {
     /// `None`: it was let go.
     disk: RwLock<Option<Arc<dyn Disk>>>,
     name: String,
-    len_bytes: u64,
+    len_bytes: AtomicU64,
     block_bytes: u32,
-    may_lack_room: bool,
+    may_lack_room: AtomicBool,
     instruments: Option<Arc<DiskInstruments>>,
     watch: Arc<DriveWatch>,
     failed: Arc<AtomicBool>,
@@ -163,9 +163,9 @@ impl DriveWatch {
         inner.failed = failed.clone();
         let watched = Arc::new(WatchedDisk {
             name: disk.name().to_owned(),
-            len_bytes: disk.len_bytes(),
+            len_bytes: AtomicU64::new(disk.len_bytes()),
             block_bytes: disk.block_bytes(),
-            may_lack_room: disk.may_lack_room(),
+            may_lack_room: AtomicBool::new(disk.may_lack_room()),
             instruments: disk.instruments(),
             disk: RwLock::new(Some(disk)),
             watch: self.clone(),
@@ -317,7 +317,16 @@ impl Disk for WatchedDisk {
     }
 
     fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.len_bytes.load(Ordering::Acquire)
+    }
+
+    fn measure(&self) -> u64 {
+        // One that was let go is as it was.
+        let Some(disk) = &*self.disk.read() else { return self.len_bytes() };
+        let found = disk.measure();
+        self.len_bytes.store(disk.len_bytes(), Ordering::Release);
+        self.may_lack_room.store(disk.may_lack_room(), Ordering::Release);
+        found
     }
 
     fn block_bytes(&self) -> u32 {
@@ -325,7 +334,7 @@ impl Disk for WatchedDisk {
     }
 
     fn may_lack_room(&self) -> bool {
-        self.may_lack_room
+        self.may_lack_room.load(Ordering::Acquire)
     }
 
     fn instruments(&self) -> Option<Arc<DiskInstruments>> {

@@ -128,6 +128,10 @@ impl Disk for EmulatedDisk {
         self.0.below.len_bytes()
     }
 
+    fn measure(&self) -> u64 {
+        self.0.below.measure()
+    }
+
     fn block_bytes(&self) -> u32 {
         self.0.below.block_bytes()
     }

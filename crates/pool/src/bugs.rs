@@ -142,6 +142,8 @@ pub enum Bug {
     MemberBeforeGrants = 101,
     /// The journal goes on on a drive that is added before the table of members has it. A test of the pool finds it.
     JoinBeforeMember = 190,
+    /// The length of a drive that grows counts before the grant pages of its new slabs are hardened.
+    GrowBeforeGrants = 250,
     /// A drive is gone while columns and copies of the segment table lie on it.
     GoneTooSoon = 180,
     /// A slab that a column left is used again before a checkpoint that does not name it is durable.
@@ -213,7 +215,8 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 78] = [
+    pub const ALL: [Bug; 79] = [
+        Bug::GrowBeforeGrants,
         Bug::ReturnBeforeFlags,
         Bug::ForgetMissed,
         Bug::OpenMinority,

@@ -41,6 +41,7 @@ pub use integrity::{
 pub use lifecycle::{
     create::{NewDrive, format},
     evacuation::{Balance, Evacuation, RebuildRate},
+    growing::Growth,
     layouts::{LayoutUse, VolumeLayout},
     memory::MemoryShares,
     options::{FormatOptions, PoolOptions},
@@ -53,6 +54,7 @@ pub use meta::{ObjectKind, Transaction};
 pub use quoin_stripe::{HedgedReads, Hedging};
 pub use space::report::{PoolSpace, VolumeSpace};
 pub use store::{
+    DriveExtent, DriveGrowth, DriveLen,
     health::PoolState,
     repairs::{RepairCounts, RepairKind},
 };

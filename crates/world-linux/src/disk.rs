@@ -14,7 +14,10 @@ use std::{
         unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 /// How to open a disk.
@@ -32,10 +35,11 @@ pub(crate) struct Target {
 }
 
 struct LinuxDisk {
-    /// It was a file with holes when it was opened.
-    is_sparse: bool,
+    /// It was a file with holes when it was measured last.
+    is_sparse: AtomicBool,
     target: Arc<Target>,
-    len_bytes: u64,
+    is_device: bool,
+    len_bytes: AtomicU64,
     block_bytes: u32,
 }
 
@@ -76,11 +80,24 @@ pub fn open_disk(path: &Path, options: OpenOptions) -> Result<Arc<dyn Disk>, Ope
         513..=4096 => 4096,
         bytes => return Err(OpenError::CoarseBlocks { path: path.into(), bytes }),
     };
-    let len_bytes = found / u64::from(block_bytes) * u64::from(block_bytes);
-    // A sparse file has fewer blocks than its length needs: a write may find no room.
-    let is_sparse = !is_device && file.metadata().map_err(failed("find its size"))?.blocks() * 512 < found;
+    let is_sparse = is_sparse(&file, is_device, found).map_err(failed("find its size"))?;
     let target = Arc::new(Target { name: path.display().to_string(), file, instruments: Arc::default() });
-    Ok(Arc::new(LinuxDisk { is_sparse, target, len_bytes, block_bytes }))
+    Ok(Arc::new(LinuxDisk {
+        is_sparse: AtomicBool::new(is_sparse),
+        target,
+        is_device,
+        len_bytes: AtomicU64::new(whole_blocks(found, block_bytes)),
+        block_bytes,
+    }))
+}
+
+fn whole_blocks(bytes: u64, block_bytes: u32) -> u64 {
+    bytes / u64::from(block_bytes) * u64::from(block_bytes)
+}
+
+/// A sparse file has fewer blocks than its length needs: a write may find no room.
+fn is_sparse(file: &File, is_device: bool, len_bytes: u64) -> io::Result<bool> {
+    Ok(!is_device && file.metadata()?.blocks() * 512 < len_bytes)
 }
 
 fn open_direct(path: &Path, create: bool) -> Result<(File, bool), OpenError> {
@@ -157,7 +174,18 @@ impl Disk for LinuxDisk {
     }
 
     fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.len_bytes.load(Ordering::Acquire)
+    }
+
+    fn measure(&self) -> u64 {
+        // The end of a file or device is known to the system: nothing waits for the drive.
+        let Ok(found) = (&self.target.file).seek(SeekFrom::End(0)) else { return self.len_bytes() };
+        let len_bytes = whole_blocks(found, self.block_bytes);
+        if let Ok(is_sparse) = is_sparse(&self.target.file, self.is_device, found) {
+            self.is_sparse.store(is_sparse, Ordering::Release);
+        }
+        self.len_bytes.fetch_max(len_bytes, Ordering::AcqRel);
+        len_bytes
     }
 
     fn block_bytes(&self) -> u32 {
@@ -165,7 +193,7 @@ impl Disk for LinuxDisk {
     }
 
     fn may_lack_room(&self) -> bool {
-        self.is_sparse
+        self.is_sparse.load(Ordering::Acquire)
     }
 
     fn instruments(&self) -> Option<Arc<DiskInstruments>> {
@@ -176,13 +204,14 @@ impl Disk for LinuxDisk {
         let (operation, offset, len) = ring::describe(&op);
         let block = u64::from(self.block_bytes);
         // Checked here: the kernel would fail it, or with a file make it longer.
-        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len_bytes);
+        let len_bytes = self.len_bytes();
+        let fits = offset.checked_add(len).is_some_and(|end| end <= len_bytes);
         let aligned = offset.is_multiple_of(block) && len.is_multiple_of(block);
         let something = len > 0 || matches!(op, DiskOp::Flush);
         if fits && aligned && something {
             return ring::submit(&self.target, op);
         }
-        let why = format!("not inside its {} bytes or not in units of {block}", self.len_bytes);
+        let why = format!("not inside its {len_bytes} bytes or not in units of {block}");
         let source = io::Error::new(io::ErrorKind::InvalidInput, why);
         Completion::ready(Err(self.target.error(operation, offset, len, source)))
     }

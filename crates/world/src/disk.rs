@@ -87,8 +87,13 @@ pub struct DiskInstruments {
 pub trait Disk: Send + Sync {
     /// What a person calls it: its path.
     fn name(&self) -> &str;
-    /// Its size.
+    /// Its size, as it was measured last. It never becomes less.
     fn len_bytes(&self) -> u64;
+    /// Measures it anew, and returns what it has now: a file or device may have become longer, or shorter, since it was opened.
+    /// If it is longer, operations may go there from now on.
+    fn measure(&self) -> u64 {
+        self.len_bytes()
+    }
     /// The unit of its I/O: 512 or 4096.
     fn block_bytes(&self) -> u32;
     /// Whether a write may fail because what lies below has no room: so it is with a sparse file.

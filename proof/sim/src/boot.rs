@@ -3,7 +3,7 @@
 use crate::{
     choices::Faults,
     client::{Client, Shared, read},
-    leaving,
+    growing, leaving,
     model::{Change, OBJECT_KINDS, volume_key},
     policies,
     scenario::Ending,
@@ -72,6 +72,8 @@ pub(crate) struct BootRun {
     pub last: bool,
     /// Drives leave in this boot; what is random about that follows from this number.
     pub leaves: Option<u64>,
+    /// Drives become longer in this boot, if so as this number tells.
+    pub grows: Option<u64>,
     /// Volumes get other layouts, if so as this number tells.
     pub lays_out: Option<u64>,
     /// A fault domain is kept spare.
@@ -195,6 +197,10 @@ impl BootRun {
     fn begin_changes(&mut self, pool: &Arc<Pool>) {
         if let Some(number) = self.leaves {
             leaving::spawn(&self.shared, pool, self.admitted.clone(), number);
+        }
+        if let Some(number) = self.grows {
+            let spare = self.spare.iter().map(|(spare, _)| spare);
+            growing::spawn(&self.shared, pool, self.disks.iter().chain(spare).cloned().collect(), number);
         }
         if self.faults.has_drives_vanish() {
             let drives = self.disks.iter().cloned().zip(self.watches.iter().cloned()).collect();

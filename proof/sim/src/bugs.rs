@@ -108,9 +108,11 @@ fn choices(bug: Bug) -> Choices {
     let of_several =
         matches!(bug, Bug::ForgetDecisions | Bug::ReplayUndecided | Bug::GiveBackEarly | Bug::UseUngranted);
     let leaving = matches!(bug, Bug::GoneTooSoon | Bug::ReuseLeftEarly);
+    let growing = bug == Bug::GrowBeforeGrants;
     let policies = matches!(bug, Bug::PublishAsPlaced | Bug::LowerShared);
     Choices {
         leaving,
+        growing,
         policies,
         faults,
         load,

@@ -18,6 +18,7 @@ mod copies;
 mod damage;
 mod figures;
 mod forks;
+mod growing;
 mod known;
 mod leaving;
 mod model;

@@ -55,6 +55,9 @@ struct RunArgs {
     /// Have drives leave, be removed and come back in all seeds where they may; by default in some
     #[arg(long)]
     leaving: bool,
+    /// Have drives become longer in all seeds; by default in some
+    #[arg(long)]
+    growing: bool,
     /// Give volumes other layouts while they are used; with a layout that protects data
     #[arg(long, requires = "layout")]
     policies: bool,
@@ -104,6 +107,7 @@ impl RunArgs {
             columns: self.columns,
             layout: self.layout,
             leaving: self.leaving,
+            growing: self.growing,
             policies: self.policies,
             spare: self.spare,
             verbose,
@@ -145,6 +149,9 @@ impl Simulation for RunArgs {
         }
         if self.leaving {
             command += " --leaving";
+        }
+        if self.growing {
+            command += " --growing";
         }
         if self.policies {
             command += " --policies";
@@ -192,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_seed_is_replayed_with_all_that_was_chosen_for_it() {
-        let words =
-            "quoin-sim --faults slow --load full --little-ram --layout raid6 --leaving --seeds 9 --from 4";
+        let words = "quoin-sim --faults slow --load full --little-ram --layout raid6 --leaving --growing --seeds 9 \
+             --from 4";
         let cli = Cli::parse_from(words.split(' '));
         let replay = cli.run.replay(7);
         let (_, options) = replay.split_once(" -- ").unwrap();

@@ -5,6 +5,7 @@ use crate::{
     choices::{Choices, Faults},
     client::{Model, Shared},
     damage::{self, data_region, journal_region, root_slots},
+    growing,
     model::{CatalogModel, History},
     policies::Policies,
     runner::Outcome,
@@ -67,6 +68,9 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
     let mut scenario = Scenario::new(seed, choices);
     if choices.little_ram {
         (scenario.pool.metadata_bytes, scenario.pool.cache_bytes) = (4096, 40 << 10);
+    }
+    if growing::is_chosen(seed, choices) {
+        growing::enlarge(seed, &mut scenario);
     }
     let step_limit = if choices.little_ram { STEP_LIMIT_LITTLE_RAM } else { STEP_LIMIT };
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit });
@@ -198,6 +202,7 @@ impl Run {
             opened: opened.clone(),
             closed_before: std::mem::take(&mut self.closed),
             leaves: self.has_drives_leave().then(|| self.seed << 8 | u64::from(number)),
+            grows: growing::is_chosen(self.seed, self.choices).then(|| self.seed << 8 | u64::from(number)),
             lays_out: self.choices.policies.then(|| self.seed << 8 | u64::from(number)),
             keeps_spare: self.choices.spare,
             is_first: number == 1,

@@ -86,6 +86,10 @@ crate::figures! {
         cancelled_evacuations,
         /// Drives removed.
         removed_drives,
+        /// Times a drive became longer while the pool served.
+        grown_drives,
+        /// Slabs that these got.
+        grown_slabs,
         /// Times a drive vanished that the pool could do without.
         vanished_drives,
         /// Segments that could not be read, as often as somebody looked.

@@ -17,7 +17,7 @@ use std::{
     ops::Range,
     sync::{
         Weak,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -32,7 +32,7 @@ pub struct SimDisk {
     world: Weak<SimWorld>,
     number: u64,
     name: String,
-    len_bytes: u64,
+    len_bytes: AtomicU64,
     sparse: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -82,7 +82,14 @@ impl SimDisk {
             rng,
         };
         let (name, sparse) = (name.to_owned(), AtomicBool::new(false));
-        Self { world, number, name, len_bytes, sparse, inner: Mutex::new(inner) }
+        Self { world, number, name, len_bytes: AtomicU64::new(len_bytes), sparse, inner: Mutex::new(inner) }
+    }
+
+    /// Makes it longer, as what is outside does: a file that is lengthened, durably, or a device that is enlarged.
+    pub fn lengthen(&self, len_bytes: u64) {
+        assert!(len_bytes.is_multiple_of(u64::from(BLOCK_BYTES)), "disk {}: {len_bytes} bytes", self.name);
+        let before = self.len_bytes.fetch_max(len_bytes, Ordering::AcqRel);
+        assert!(before <= len_bytes, "disk {} had {before} bytes", self.name);
     }
 
     /// Replaces what may go wrong from now on.
@@ -168,7 +175,7 @@ impl SimDisk {
 
     /// Overwrites bytes on the medium, durably, at any alignment.
     pub fn poke(&self, offset: u64, bytes: &[u8]) {
-        assert!(offset + bytes.len() as u64 <= self.len_bytes, "poke inside {}", self.name);
+        assert!(offset + bytes.len() as u64 <= self.len_bytes(), "poke inside {}", self.name);
         let first = offset / SECTOR_BYTES * SECTOR_BYTES;
         let end = (offset + bytes.len() as u64).next_multiple_of(SECTOR_BYTES);
         let mut inner = self.inner.lock();
@@ -228,7 +235,7 @@ impl SimDisk {
             } else {
                 io::Error::other("simulated fault")
             };
-            let performed = if has_room { inner.perform(op, mark, self.len_bytes) } else { Err(()) };
+            let performed = if has_room { inner.perform(op, mark, self.len_bytes()) } else { Err(()) };
             let outcome = performed.map_err(|()| DiskError::Io {
                 disk: self.name.clone(),
                 operation,
@@ -308,8 +315,8 @@ impl SimDisk {
 
     fn check(&self, op: &DiskOp) {
         if let (operation, Some(range)) = describe(op) {
-            let inside = range.offset.checked_add(range.len).is_some_and(|end| end <= self.len_bytes);
-            assert!(inside, "{}: {operation} of {range:?} beyond {}", self.name, self.len_bytes);
+            let inside = range.offset.checked_add(range.len).is_some_and(|end| end <= self.len_bytes());
+            assert!(inside, "{}: {operation} of {range:?} beyond {}", self.name, self.len_bytes());
             let aligned = range.is_aligned(u64::from(BLOCK_BYTES)) && !range.is_empty();
             assert!(aligned, "{}: {operation} of {range:?} is not aligned", self.name);
         }
@@ -465,7 +472,7 @@ impl Disk for SimDisk {
     }
 
     fn len_bytes(&self) -> u64 {
-        self.len_bytes
+        self.len_bytes.load(Ordering::Acquire)
     }
 
     fn block_bytes(&self) -> u32 {

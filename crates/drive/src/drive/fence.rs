@@ -2,7 +2,7 @@
 
 use super::Drive;
 use crate::{
-    DriveError, Fences, LABEL_BYTES, LABEL_OFFSETS, MAX_FENCES, WriterSession,
+    DriveError, Fences, LABEL_BYTES, LABEL_OFFSETS, Label, MAX_FENCES, WriterSession,
     bugs::{Bug, planted},
 };
 use quoin_base::{Epoch, HolderId};
@@ -104,16 +104,7 @@ impl Drive {
             return Err(DriveError::BadFence { drive: self.name().to_owned(), why });
         }
         // Durable first, as writes of the new writer session: the fence that is raised does not refuse them.
-        // NOTE: one copy after the other. A power failure tears one at most, and the other is intact.
-        let first = (label.generation.0 % 2) as usize;
-        for copy in [first, 1 - first] {
-            let op = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
-            let written = self.write(LABEL_BYTES as u64, self.depart_as(Some(session), op)).await;
-            if let Err(error @ DriveError::NoRoom { .. }) = &written {
-                state.fail(format!("its label was not written: {error}"));
-            }
-            written?;
-        }
+        self.write_labels(&label, Some(session)).await?;
 
         // In force from here on; then what was let through before has to land.
         {
@@ -137,6 +128,25 @@ impl Drive {
             }
             None => Ok(()),
         }
+    }
+
+    /// Writes both copies of the label, as of another writer session than this one, if one is given.
+    pub(super) async fn write_labels(
+        &self,
+        label: &Label,
+        of: Option<WriterSession>,
+    ) -> Result<(), DriveError> {
+        // NOTE: one copy after the other. A power failure tears one at most, and the other is intact.
+        let first = (label.generation.0 % 2) as usize;
+        for copy in [first, 1 - first] {
+            let op = DiskOp::Write { offset: LABEL_OFFSETS[copy], data: vec![label.encode()], durable: true };
+            let written = self.write(LABEL_BYTES as u64, self.depart_as(of, op)).await;
+            if let Err(error @ DriveError::NoRoom { .. }) = &written {
+                self.state.fail(format!("its label was not written: {error}"));
+            }
+            written?;
+        }
+        Ok(())
     }
 
     pub(super) fn has_not_begun(&self, holder: HolderId) -> DriveError {

@@ -6,6 +6,7 @@ pub(crate) mod converting;
 pub(crate) mod counters;
 pub(crate) mod create;
 pub(crate) mod evacuation;
+pub(crate) mod growing;
 pub(crate) mod layouts;
 pub(crate) mod memory;
 mod missing;

@@ -138,7 +138,8 @@ impl Store {
         let Some(member) = member else {
             return Err(refuse("it is no absent drive of this pool".into()));
         };
-        if (drive.slabs(), label.roles) != (member.slabs, member.roles) {
+        // It may have gone away while it grew.
+        if drive.slabs() < member.slabs || label.roles != member.roles {
             return Err(refuse("its label and the pool's table of members do not agree".into()));
         }
         // It must not have gone on by itself: what it acknowledged then is nowhere else.
@@ -205,6 +206,7 @@ impl Store {
             self.may_lack_room.fetch_or(drive.may_lack_room(), Ordering::AcqRel);
             self.change_members(|members| {
                 members.take_back(index);
+                members.grow(index, drive.slabs());
                 if let Some(member) =
                     members.get_mut(index).filter(|member| member.state == MemberState::Active)
                 {

@@ -32,6 +32,7 @@ use std::{
 };
 use zerocopy::IntoBytes;
 
+mod growing;
 #[cfg(test)]
 mod tests;
 

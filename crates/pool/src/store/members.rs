@@ -69,6 +69,8 @@ pub(super) async fn settle(
     }
     let mut settled = found.clone();
     missing.iter().for_each(|drive| settled.miss(*drive, now_ms));
+    // One whose growth was interrupted has what its label says.
+    drives.iter().for_each(|drive| settled.grow(drive.index(), drive.slabs()));
     settled.appoint_voters();
     (settled.epoch, settled.generation) = (epoch, found.generation.next());
     count_journal_set(&mut settled, &found);

@@ -16,6 +16,7 @@ mod evacuate;
 mod flipped;
 mod freed;
 mod grants;
+mod growing;
 mod join_journal;
 mod layer_ids;
 mod layouts;

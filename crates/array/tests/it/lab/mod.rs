@@ -338,6 +338,10 @@ impl Disk for LabDisk {
         self.inner.len_bytes()
     }
 
+    fn measure(&self) -> u64 {
+        self.inner.measure()
+    }
+
     fn block_bytes(&self) -> u32 {
         self.inner.block_bytes()
     }
