@@ -10,6 +10,7 @@ mod copy;
 mod drive;
 mod emulate;
 mod event;
+mod expand;
 mod export;
 mod folder;
 mod group;
@@ -42,6 +43,7 @@ pub use drive::{
 };
 pub use emulate::{EmulateAction, EmulateDrive, EmulatedCondition, EmulatedDrive};
 pub use event::{Actor, Event, EventKind, FieldChange, Severity};
+pub use expand::{DriveExpansion, PoolExpand, PoolExpansion};
 pub use export::{Export, ExportClient, ExportCreate};
 pub use folder::{Folder, VolumeKind};
 pub use group::{

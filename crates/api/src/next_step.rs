@@ -52,6 +52,12 @@ next_steps! {
         StartWriterVersion => "start the Quoin version that wrote it; or stop the array and run quoin check",
         FreePoolSpace => "delete volumes or unmap data in them, then try again",
 
+        NameDrivesToExpand => "see quoin drive list; to name drives: quoin pool expand --drive DRIVE; to see what it would come to: \
+                               quoin pool expand --dry-run",
+        ExpandByLess => "make room there, grow by less, or add drives: quoin drive add PATH",
+        ResumeExpansion =>
+            "resolve the cause given above, then have the pool take what is there: quoin pool expand --to-devices",
+
         // Drives.
         ListDrives => "list them: quoin drive list",
         ReplaceDrive { drive: &'a str } =>

@@ -1,6 +1,6 @@
 //! Where the array's drives come from.
 
-use crate::Notes;
+use crate::{DriveFile, Notes};
 use quoin_api::DriveLocation;
 use quoin_base::{DriveIndex, PoolId};
 use quoin_drive::Patience;
@@ -12,6 +12,11 @@ use std::sync::Arc;
 pub type Opening = OneShot<Result<Option<Arc<dyn Disk>>, String>>;
 /// Paths of drives, with their position in the pool.
 pub type Finding = OneShot<Vec<(DriveIndex, String)>>;
+
+/// What is at the path of a drive, or why that cannot be found out.
+pub type Measuring = OneShot<Result<DriveFile, String>>;
+/// The outcome of making a file longer.
+pub type Lengthening = OneShot<Result<(), String>>;
 
 /// Opens the drives the configuration names; again after one has failed.
 pub trait Bay: Send + Sync {
@@ -44,6 +49,20 @@ pub trait Bay: Send + Sync {
         let (sender, finding) = one_shot();
         sender.send(Vec::new());
         finding
+    }
+
+    /// Finds out how long the file or device at a path is, and what its file system has.
+    fn begin_measure(&self, _path: &str) -> Measuring {
+        let (sender, measuring) = one_shot();
+        sender.send(Err("the system does not tell".to_owned()));
+        measuring
+    }
+
+    /// Makes the file at a path so long, durably, if it is shorter.
+    fn begin_lengthen(&self, _path: &str, _len_bytes: u64) -> Lengthening {
+        let (sender, lengthening) = one_shot();
+        sender.send(Err("it is not the array's to make longer".to_owned()));
+        lengthening
     }
 
     /// What a path leads to, if that is another path.

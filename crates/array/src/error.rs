@@ -1,8 +1,8 @@
 //! Why the array refused or failed a request, and the problem reported to clients.
 
 use crate::{
-    BinError, DriveChangeError, DriveEmulateError, ExportError, ForkError, HostError, JobError, MappingError,
-    PolicyError, ReserveError, ScheduleError,
+    BinError, DriveChangeError, DriveEmulateError, ExpandError, ExportError, ForkError, HostError, JobError,
+    MappingError, PolicyError, ReserveError, ScheduleError,
     pool_problem::{pool_problem, unreadable},
     volume_problem::volume_problem,
 };
@@ -32,6 +32,9 @@ pub enum ArrayError {
     /// About a drive.
     #[error(transparent)]
     Drive(#[from] DriveChangeError),
+    /// About a pool that is to grow with its drives.
+    #[error(transparent)]
+    Expand(#[from] ExpandError),
     /// About an emulated drive.
     #[error(transparent)]
     Emulate(#[from] DriveEmulateError),
@@ -152,6 +155,7 @@ impl ArrayError {
             Self::Reserve(error) => return error.problem(),
             Self::Job(error) => return error.problem(),
             Self::Drive(error) => return error.problem(),
+            Self::Expand(error) => return error.problem(),
             Self::Emulate(error) => return error.problem(),
             Self::Pool(error) => return pool_problem(error),
             Self::Record { key, .. } => return unreadable(key, self.to_string()),

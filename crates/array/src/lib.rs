@@ -31,6 +31,8 @@ mod emulate_error;
 mod emulated;
 mod error;
 mod events;
+mod expand_error;
+mod expansion;
 mod export_error;
 mod export_list;
 mod failing_drives;
@@ -92,7 +94,7 @@ mod words;
 
 pub use array::Array;
 pub use array_options::ArrayOptions;
-pub use bay::{Bay, Finding, Opening};
+pub use bay::{Bay, Finding, Lengthening, Measuring, Opening};
 pub use bin_error::BinError;
 pub use check::check_catalog;
 pub use copies::CopyFigures;
@@ -104,6 +106,8 @@ pub use events::{
     Acting, Caller, EventClass, EventCounts, EventSelection, Keep, Notes, Refusal, Retention, acting,
     current_actor, current_caller,
 };
+pub use expand_error::ExpandError;
+pub use expansion::DriveFile;
 pub use export_error::ExportError;
 pub use figures::{DriveFigures, DriveLatencies, Figures, ReserveFigures, VolumeFigures};
 pub use fork_error::ForkError;

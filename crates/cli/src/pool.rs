@@ -1,8 +1,15 @@
 //! `quoin pool`: settings of the pool that hold at once and stay.
 
-use crate::{Failure, Output, client::Client, output::pairs, report::show, size_text};
+use crate::{
+    Failure, Output, Size,
+    client::Client,
+    output::{pairs, table},
+    parse_size,
+    report::show,
+    size_text,
+};
 use clap::Subcommand;
-use quoin_api::{PoolSettings, PoolUpdate, Spare};
+use quoin_api::{DriveExpansion, PoolExpand, PoolExpansion, PoolSettings, PoolUpdate, Spare};
 
 /// Commands about the pool's settings.
 #[derive(Subcommand, Debug)]
@@ -40,6 +47,57 @@ pub enum PoolCommand {
         #[arg(long, value_name = "DOMAINS", value_parser = parse_spare)]
         spare: Option<u8>,
     },
+    /// Grow the pool with its drives while it serves
+    #[command(
+        group = clap::ArgGroup::new("how").required(true).args(["by", "to_devices"]),
+        after_help = "With --by, the files of drives are made longer: each by a percentage of its size, or all together by a size, \
+                      each by its share. With --to-devices, the pool takes what devices and files have by now that were enlarged \
+                      from outside. The new room can be used at once, and what was interrupted is completed by --to-devices. \
+                      Refused if a drive is smaller than before, if there is nothing to grow by or no room for files, and while \
+                      drives are away, unless the others are named.\n\nExamples:\n  \
+                      quoin --data /srv/a pool expand --by 20% --dry-run\n  \
+                      quoin --data /srv/a pool expand --by 500G\n  \
+                      lvextend -L +1T vg0/q1; quoin --data /srv/a pool expand --to-devices --drive /dev/vg0/q1\n  \
+                      quoin --data /srv/a pool expand --to-devices -o json | jq .usable_after_bytes"
+    )]
+    Expand {
+        /// By how much: a percentage of each drive, or a size for all of them together; for drives that are files
+        #[arg(long, value_name = "PERCENT|SIZE", value_parser = parse_growth)]
+        by: Option<GrowBy>,
+        /// Take what devices and files have by now
+        #[arg(long)]
+        to_devices: bool,
+        /// Only this drive: its path in quoin drive list, or the end of that path; repeatable [default: all that hold data]
+        #[arg(long, value_name = "DRIVE")]
+        drive: Vec<String>,
+        /// Show what it would come to, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// By how much drives grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GrowBy {
+    /// Each by so many percent of its size.
+    Percent(u32),
+    /// All together by so many bytes.
+    Bytes(u64),
+}
+
+/// Reads a percentage with % behind it, or a size.
+fn parse_growth(text: &str) -> Result<GrowBy, String> {
+    let wrong = || format!("{text:?} is no growth; write a percentage such as 20%, or a size such as 500G");
+    match text.strip_suffix('%') {
+        Some(number) => {
+            let percent = number.parse().ok().filter(|percent| (1..=10_000).contains(percent));
+            percent.map(GrowBy::Percent).ok_or_else(wrong)
+        }
+        None => match parse_size(text) {
+            Ok(Size(0)) | Err(_) => Err(wrong()),
+            Ok(Size(bytes)) => Ok(GrowBy::Bytes(bytes)),
+        },
+    }
 }
 
 /// Reads a percentage from 1 to 100, perhaps with % behind it; 0 for `off`.
@@ -88,7 +146,43 @@ pub(crate) fn run(client: &Client, output: &Output, command: PoolCommand) -> Res
             output.show(&settings, self::settings);
             Ok(())
         }
+        PoolCommand::Expand { by, to_devices: _, drive, dry_run } => {
+            let (percent, bytes) = match by {
+                Some(GrowBy::Percent(percent)) => (Some(percent), None),
+                Some(GrowBy::Bytes(bytes)) => (None, Some(bytes)),
+                None => (None, None),
+            };
+            let request = PoolExpand { percent, bytes, drives: drive, dry_run };
+            let expansion: PoolExpansion = client.post("/pool/expand", &request)?;
+            output.show(&expansion, self::expansion);
+            Ok(())
+        }
     }
+}
+
+fn expansion(expansion: &PoolExpansion) -> String {
+    let row = |drive: &DriveExpansion| {
+        vec![
+            drive.path.clone(),
+            size_text(drive.size_before_bytes),
+            size_text(drive.size_after_bytes),
+            format!("{} -> {}", drive.slabs_before, drive.slabs_after),
+            format!("{} of {}", drive.grant_pages, drive.most_grant_pages),
+        ]
+    };
+    let rows = expansion.drives.iter().map(row).collect();
+    let drives = table(&["drive", "before", "after", "slabs", "grant pages"], rows, "no drive");
+    let (done, about) = if expansion.dry_run {
+        ("nothing was changed; growing so would give", "about ")
+    } else {
+        ("the pool has grown:", "")
+    };
+    format!(
+        "{drives}\n{done} {about}{} for host data instead of {}, laid out as {}",
+        size_text(expansion.usable_after_bytes),
+        size_text(expansion.usable_before_bytes),
+        expansion.layout
+    )
 }
 
 fn settings(settings: &PoolSettings) -> String {
@@ -145,6 +239,54 @@ mod tests {
         assert_eq!(
             text(2, 1, 0),
             "2 fault domains, 3.0 GiB kept free, 1 NOT KEPT: too little is free; add drives"
+        );
+    }
+
+    #[test]
+    fn growth_is_a_percentage_or_a_size() {
+        assert_eq!(
+            ["20%", "10000%", "500G", "1.5K"].map(parse_growth),
+            [
+                Ok(GrowBy::Percent(20)),
+                Ok(GrowBy::Percent(10_000)),
+                Ok(GrowBy::Bytes(500 << 30)),
+                Ok(GrowBy::Bytes(1536))
+            ]
+        );
+        for text in ["0%", "10001%", "-5%", "0", "much", "20 percent", "%"] {
+            assert!(parse_growth(text).is_err_and(|why| why.contains("500G")), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_growing_comes_to_is_a_table_and_a_sentence() {
+        let drive = DriveExpansion {
+            path: "/srv/a/drives/drive-1".into(),
+            number: 0,
+            lengthens_file: true,
+            size_before_bytes: 4 << 30,
+            size_after_bytes: 6 << 30,
+            slabs_before: 1023,
+            slabs_after: 1535,
+            grant_pages: 1,
+            most_grant_pages: 96,
+        };
+        let (before, after) = (3 << 30, 5 << 30);
+        let mut told = PoolExpansion {
+            dry_run: true,
+            drives: vec![drive],
+            layout: "mirror".into(),
+            usable_before_bytes: before,
+            usable_after_bytes: after,
+        };
+        let text = expansion(&told);
+        assert!(text.contains("1023 -> 1535") && text.contains("1 of 96"), "{text}");
+        assert!(text.contains("nothing was changed; growing so would give about 5.0 GiB"), "{text}");
+        told.dry_run = false;
+        assert!(
+            expansion(&told).ends_with(
+                "the pool has grown: 5.0 GiB for host data instead of 3.0 GiB, laid out as mirror"
+            )
         );
     }
 

@@ -1,11 +1,11 @@
 //! Drives by path, and by label where paths do not lead to them; and the notes beside them.
 
-use crate::{data::DataDir, domains::usual_domain, location::location, notes::FileNotes};
-use quoin_array::{Bay, DriveLocation, Finding, Notes, Opening};
+use crate::{data::DataDir, domains::usual_domain, drive_file, location::location, notes::FileNotes};
+use quoin_array::{Bay, DriveLocation, Finding, Lengthening, Measuring, Notes, Opening};
 use quoin_base::{DriveIndex, PoolId};
 use quoin_drive::{LABEL_BYTES, LABEL_OFFSETS, Label, Patience};
 use quoin_emulate::EmulatedDrive;
-use quoin_world::{Disk, one_shot};
+use quoin_world::{Disk, OneShot, OneShotSender, one_shot};
 use quoin_world_linux::{OpenError, OpenOptions, open_disk};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -66,6 +66,14 @@ impl Bay for ServingBay {
 
     fn begin_search(&self, pool: PoolId, taken: &[String]) -> Finding {
         self.drives.begin_search(pool, taken)
+    }
+
+    fn begin_measure(&self, path: &str) -> Measuring {
+        self.drives.begin_measure(path)
+    }
+
+    fn begin_lengthen(&self, path: &str, len_bytes: u64) -> Lengthening {
+        self.drives.begin_lengthen(path, len_bytes)
     }
 
     fn device(&self, path: &str) -> Option<String> {
@@ -136,6 +144,27 @@ impl PathBay {
                 fail_after.as_secs()
             ))
         })
+    }
+
+    /// Has a thread find something out about `path`; `refused` if one is at it still.
+    fn ask<T: Send + 'static>(
+        &self,
+        path: &str,
+        refused: String,
+        ask: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> OneShot<Result<T, String>> {
+        let (sender, answer) = one_shot();
+        let sender = Arc::new(Mutex::new(Some(sender)));
+        let send = |sender: &Mutex<Option<OneShotSender<_>>>, outcome| {
+            if let Some(sender) = sender.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                sender.send(outcome);
+            }
+        };
+        let to = sender.clone();
+        if !self.work(path.as_ref(), move || send(&to, ask())) {
+            send(&sender, Err(refused));
+        }
+        answer
     }
 
     /// Has a thread work on `path`, unless one is at it still. False if so.
@@ -209,6 +238,10 @@ fn open_all(paths: &[PathBuf], pool: PoolId) -> OpenedDisks {
         }
     }
     opened
+}
+
+fn still_at(path: &str) -> String {
+    format!("{path} does not answer: what was asked of it before has not come to an end")
 }
 
 fn open(path: &Path) -> Result<Arc<dyn Disk>, OpenError> {
@@ -306,24 +339,20 @@ impl Bay for PathBay {
     }
 
     fn begin_open(&self, path: &str) -> Opening {
-        let (sender, opening) = one_shot();
-        let (begun, refused) = (path.to_owned(), path.to_owned());
-        let sender = Arc::new(Mutex::new(Some(sender)));
-        let send = |sender: &Mutex<Option<_>>, outcome| {
-            let sender: Option<quoin_world::OneShotSender<_>> =
-                sender.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(sender) = sender {
-                sender.send(outcome);
-            }
-        };
-        let (to, emulated) = (sender.clone(), self.emulated.get(Path::new(path)).cloned());
-        let worked = self.work(path.as_ref(), move || {
-            send(&to, open_unless_in_use(begun.as_ref(), emulated.as_ref()));
-        });
-        if !worked {
-            send(&sender, Err(format!("drive {refused} does not answer: opening it has not come to an end")));
-        }
-        opening
+        let (begun, emulated) = (PathBuf::from(path), self.emulated.get(Path::new(path)).cloned());
+        let refused = format!("drive {path} does not answer: opening it has not come to an end");
+        self.ask(path, refused, move || open_unless_in_use(&begun, emulated.as_ref()))
+    }
+
+    fn begin_measure(&self, path: &str) -> Measuring {
+        let at = PathBuf::from(path);
+        self.ask(path, still_at(path), move || drive_file::measure(&at).map_err(|error| error.to_string()))
+    }
+
+    fn begin_lengthen(&self, path: &str, len_bytes: u64) -> Lengthening {
+        let at = PathBuf::from(path);
+        let lengthen = move || drive_file::lengthen(&at, len_bytes).map_err(|error| error.to_string());
+        self.ask(path, still_at(path), lengthen)
     }
 
     fn begin_search(&self, pool: PoolId, taken: &[String]) -> Finding {

@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod data;
 mod domains;
+mod drive_file;
 mod files;
 mod init;
 mod location;

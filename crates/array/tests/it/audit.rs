@@ -217,6 +217,12 @@ async fn work(audit: &Audit<'_>) {
     let added = of(json!({ "path": audit.spare }));
     let event = audit.change("add_drive", array.add_drive(added)).await;
     assert_eq!(field(&event, "state"), (Value::Null, json!("active")));
+    let longer = fs::File::options().write(true).open(&audit.spare).unwrap();
+    longer.set_len(fs::metadata(&audit.spare).unwrap().len() + (64 << 20)).unwrap();
+    let event = audit.change("expand_pool", array.expand_pool(of(json!({})))).await;
+    assert_eq!(field(&event, "drives").1, json!([audit.spare]));
+    let (before, after) = field(&event, "usable_bytes");
+    assert!(after.as_u64() > before.as_u64(), "{event:?}");
     drives_that_leave(audit).await;
     let journal = array.status().drives[1].path.clone();
     let event = audit.change("fail_drive", array.fail_drive(&journal)).await;

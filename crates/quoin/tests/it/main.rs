@@ -5,6 +5,7 @@ mod copies;
 mod emulated;
 mod events;
 mod full;
+mod growing;
 #[allow(dead_code, reason = "shared with tests that have a process of their own")]
 mod initiator;
 mod integrity;

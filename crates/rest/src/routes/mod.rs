@@ -80,6 +80,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(scrub::stop))
         .merge(drives())
         .routes(routes!(pool::show, pool::change))
+        .routes(routes!(pool::expand))
         .routes(routes!(space::pool))
         .routes(routes!(space::volume))
         .routes(routes!(space::group))

@@ -6,7 +6,7 @@ use crate::{
     server::Server,
 };
 use axum::{extract::State, response::Json};
-use quoin_api::{PoolSettings, PoolUpdate};
+use quoin_api::{PoolExpand, PoolExpansion, PoolSettings, PoolUpdate};
 
 /// Show the settings of the pool
 #[utoipa::path(
@@ -27,4 +27,16 @@ pub(crate) async fn change(
     Body(request): Body<PoolUpdate>,
 ) -> Result<Json<PoolSettings>, Failure> {
     Ok(Json(server.change(async move |array| array.change_pool(request).await).await?))
+}
+
+/// Grow the pool with its drives while it serves, or tell what that would come to
+#[utoipa::path(
+    post, operation_id = "expand_pool", path = "/pool/expand", tag = "space", request_body = PoolExpand,
+    responses((status = 200, description = "Grown, or told", body = PoolExpansion), ChangeProblems)
+)]
+pub(crate) async fn expand(
+    State(server): State<Server>,
+    Body(request): Body<PoolExpand>,
+) -> Result<Json<PoolExpansion>, Failure> {
+    Ok(Json(server.change(async move |array| array.expand_pool(request).await).await?))
 }

@@ -13,7 +13,7 @@ impl History {
     /// Does something that can be done now, and tells what.
     pub(super) fn act(&mut self) -> Result<String> {
         loop {
-            let done = match self.rng.below(13) {
+            let done = match self.rng.below(14) {
                 0 => self.lose("fail")?,
                 1 => self.lose("detach")?,
                 2 => self.lose("hang")?,
@@ -25,6 +25,7 @@ impl History {
                 9 => self.remove()?,
                 10 => self.evacuate_and_cancel()?,
                 11 => self.wait_longer_or_not_at_all()?,
+                12 => self.expand()?,
                 _ => {
                     self.wait_for_rebuild()?;
                     Some("rebuilt".to_owned())
@@ -164,6 +165,18 @@ impl History {
         let place = self.drives.all.len() - 1;
         self.tell(&["drive", "add", &name, "--domain", &format!("drive{place}")])?;
         Ok(Some(format!("add {place}")))
+    }
+
+    /// Makes the files of drives a little longer: those of all if all serve, or that of one.
+    fn expand(&mut self) -> Result<Option<String>> {
+        let serve = self.listed()?.iter().all(|drive| drive["state"] == "active");
+        if serve && self.rng.below(2) == 0 {
+            self.tell(&["pool", "expand", "--by", "5%"])?;
+            return Ok(Some("expand all".to_owned()));
+        }
+        let Some(place) = self.some_active(false)? else { return Ok(None) };
+        self.tell(&["pool", "expand", "--by", "40M", "--drive", &self.drives.all[place].name()])?;
+        Ok(Some(format!("expand {place}")))
     }
 
     /// Has a drive evacuated and removed, if the others have room for what it holds.
