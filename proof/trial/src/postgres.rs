@@ -44,6 +44,11 @@ impl Places {
         Self { data: mountpoint.join("pg"), log: None, tablespace: None }
     }
 
+    /// The log in a file system of its own.
+    pub(crate) fn data_and_log(data: &Path, log: &Path) -> Self {
+        Self { data: data.join("pg"), log: Some(log.join("pg")), tablespace: None }
+    }
+
     /// Each part in a file system of its own.
     pub(crate) fn apart(data: &Path, log: &Path, tablespace: &Path) -> Self {
         let place = |mountpoint: &Path| Some(mountpoint.join("pg"));

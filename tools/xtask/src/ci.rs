@@ -45,7 +45,9 @@ const STEPS: &[Step] = &[
     ("layers", layers::check),
     ("sources", sources::check),
     ("shape", || shape::run(&shape::Options::default())),
-    ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])),
+    ("clippy", || {
+        cargo(&["clippy", "--workspace", "--all-targets", "--release", "--locked", "--", "-D", "warnings"])
+    }),
     ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
     ("build", || cargo(&["build", "--workspace", "--locked"])),
     ("tests", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])),

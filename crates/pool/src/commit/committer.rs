@@ -373,14 +373,6 @@ impl Committer {
         self.checkpoints.first_without()
     }
 
-    /// The number of drives over which the rows of a batch are spread: one while few slabs are free, since each
-    /// open segment keeps a slab from other uses.
-    pub(super) fn spread(&self) -> usize {
-        let (slice, drives) = (&self.slice, self.slice.store.data_drive_count());
-        let plenty = 2 * slice.space.clean_below() + drives as u64;
-        if slice.segments.table.usage().free_slabs > plenty { drives } else { 1 }
-    }
-
     /// Tells the space gauge what is taken. What was published is counted here before it leaves the buffer: in between
     /// it counts twice, never not at all.
     pub(crate) fn count_space(&self) {

@@ -474,7 +474,7 @@ impl Committer {
     /// block.
     async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
         let slice = self.slice.clone();
-        self.rows.data.spread_over(self.spread());
+        self.rows.data.spread_over(self.slice.spread());
         let mut places = Vec::with_capacity(composed.len());
         let mut tag_of: Option<(LayerId, Option<Layout>)> = None;
         for block in composed {

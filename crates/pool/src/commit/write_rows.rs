@@ -6,7 +6,7 @@ use crate::{
     lifecycle::slice::Slice,
     meta::{Segment, Stream},
     segment::rows::{ComposedRow, Row},
-    store::pace::{PIECE_BYTES, Piece},
+    store::pace::{PIECE_BYTES, Piece, Work},
 };
 use futures_util::{StreamExt, future::join_all, stream};
 use quoin_base::DriveIndex;
@@ -40,7 +40,7 @@ impl Slice {
             let write = || store.write_row(&layout.stripes, offset, piece.clone(), is_durable);
             lacking = lacking.with(store.write_patiently(self.world(), write).await?);
             for piece in paced {
-                piece.written(self.world().now(), self.pressure());
+                piece.done(self.world().now(), self.pressure());
             }
             offset += piece_bytes as u64;
         }
@@ -49,6 +49,14 @@ impl Slice {
         self.segments.table.row_landed(segment, layout.generation, lacking);
         self.metadata.pages.written(pages);
         Ok(len_bytes)
+    }
+
+    /// The number of drives over which rows that follow one another are spread: one while few slabs are free, since each open
+    /// segment keeps a slab from other uses.
+    pub(crate) fn spread(&self) -> usize {
+        let drives = self.store.data_drive_count();
+        let plenty = 2 * self.space.clean_below() + drives as u64;
+        if self.segments.table.usage().free_slabs > plenty { drives } else { 1 }
     }
 
     /// Waits until a piece of a row may go to all drives of its segment.
@@ -61,7 +69,7 @@ impl Slice {
         let mut pieces = Vec::with_capacity(drives.len());
         for drive in drives {
             let pressure = || self.pressure();
-            pieces.push(self.store.pace().enter(drive, of_each, self.world(), pressure).await);
+            pieces.push(self.store.pace().enter(drive, (Work::Rows, of_each), self.world(), pressure).await);
         }
         pieces
     }

@@ -385,7 +385,11 @@ impl Slice {
             None
         } else {
             let len = last.offset_bytes() + last.len_bytes() - first.offset_bytes();
-            self.segments.io.read_sound(first.segment(), ByteRange::new(first.offset_bytes(), len)).await.ok()
+            self.segments
+                .io
+                .read_for_host(first.segment(), ByteRange::new(first.offset_bytes(), len))
+                .await
+                .ok()
         };
         for Found { part, number, place } in run {
             let intact = whole.as_ref().and_then(|whole| {
@@ -466,7 +470,7 @@ impl Slice {
             if cached.is_some() {
                 return Ok(cached);
             }
-            let read = self.segments.io.read_sound(found.location.segment(), found.location.range()).await;
+            let read = self.segments.io.read_for_host(found.location.segment(), found.location.range()).await;
             let intact = match &read {
                 Ok(stored) => self.verified(found.info, stored.clone()),
                 Err(_) => None,

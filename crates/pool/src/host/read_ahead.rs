@@ -120,7 +120,7 @@ impl Slice {
 
     async fn read_run_ahead(&self, reading: Reading, run: &[Wanted], stored: ByteRange) {
         let segment = run[0].place.location.segment();
-        let Ok(whole) = self.segments.io.read_sound(segment, stored).await else { return };
+        let Ok(whole) = self.segments.io.read_for_host(segment, stored).await else { return };
         let content = |Wanted { place, .. }: &Wanted| {
             let at = (place.location.offset_bytes() - stored.offset) as usize;
             self.verified(place.info, whole.slice(at..at + place.location.len_bytes() as usize))

@@ -14,23 +14,27 @@ use crate::{
     bugs::{Bug, planted},
     commit::gather::rows_of,
     error::PoolError,
-    format::BlockInfo,
+    format::{BlockInfo, PAGE_BYTES},
     lifecycle::slice::Slice,
     maps::blocks::BlockPlace,
     meta::{ColumnMove, DriveUse, emptiest, is_uneven, percents},
+    store::pace::{PIECE_BYTES, Work},
 };
 use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
 use quoin_base::{BlockNumber, ByteRange, DriveIndex, SegmentId, crc32c};
 use quoin_world::{Buf, Thread};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Bytes of a column that are made at a time.
+/// Bytes of a column that are made at a time, and while hosts use one of the drives: what they ask for waits behind it.
 const CHUNK_BYTES: u64 = 1 << 20;
+const CHUNK_BESIDE_HOSTS_BYTES: u64 = PIECE_BYTES;
 /// Columns that are made at the same time: enough to keep all drives busy while hosts are idle, each move reading from some
 /// and writing to one.
 const LEAST_MOVES_AT_ONCE: usize = 4;
 const MOST_MOVES_AT_ONCE: usize = 32;
 const MOVES_FOR_EACH_DRIVE: usize = 2;
+/// While hosts use drives, one in so many of these, as long as no less is moved than is to be at least.
+const FEWER_BESIDE_HOSTS: usize = 4;
 /// How often it is looked whether there is anything to do that could not be done before.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The same, at the longest, when only drives could be used more alike and no column can be moved for that.
@@ -132,9 +136,10 @@ impl Slice {
         // Several drives are read from and written to side by side.
         let (mut moving, mut under_way) = (FuturesUnordered::new(), BTreeMap::<SegmentId, DriveIndex>::new());
         let (mut did, mut failure) = (false, None);
-        let at_once = self.moves_at_once();
+        let _moving = self.store.pace().moving();
         loop {
-            while moving.len() < at_once && failure.is_none() && !self.store.health().is_failed() {
+            while moving.len() < self.moves_at_once() && failure.is_none() && !self.store.health().is_failed()
+            {
                 let Some(next) = self.next_move(&under_way) else { break };
                 under_way.insert(next.segment, next.from());
                 moving.push(async move {
@@ -166,7 +171,10 @@ impl Slice {
     fn moves_at_once(&self) -> usize {
         let of_all = MOVES_FOR_EACH_DRIVE * self.store.data_drive_count();
         let of_slice = of_all / (self.store.slice_count() as usize).max(1);
-        of_slice.clamp(LEAST_MOVES_AT_ONCE, MOST_MOVES_AT_ONCE)
+        let most = of_slice.clamp(LEAST_MOVES_AT_ONCE, MOST_MOVES_AT_ONCE);
+        let leave_room =
+            self.store.pace().do_hosts_use_any() && !self.store.rate().is_behind(self.world().now());
+        if leave_room { most / FEWER_BESIDE_HOSTS } else { most }
     }
 
     /// The next column to be made elsewhere: one that is missing or leaves, and if there is none one of a drive that is fuller
@@ -221,29 +229,22 @@ impl Slice {
         let geometry = next.stripes.geometry;
         let end = next.written_bytes / u64::from(geometry.data);
         let live = self.live_in_column(next).await;
-        let parts: Vec<_> = ByteRange::new(0, end).split(CHUNK_BYTES).collect();
-        let mut made = match parts.first() {
-            Some(first) => self.read_made(next, *first, &live).await,
-            None => None,
-        };
-        for (at, range) in parts.iter().enumerate() {
+        let mut range = self.part_from(next, &live, ByteRange::new(0, end));
+        let mut made = self.read_made(next, range, &live).await;
+        while range.len > 0 {
             store.health().check()?;
             let Some(part) = made else { return Ok(false) };
             store.rate().admit(range.len, self.world()).await;
             // The next part is read while this one is written.
-            let after = async {
-                match parts.get(at + 1) {
-                    Some(after) => self.read_made(next, *after, &live).await,
-                    None => None,
-                }
-            };
+            let following = self.part_from(next, &live, ByteRange::from(range.end()..end));
             // NOTE: both end, whatever becomes of the other.
-            let (written, after) = join(self.write_made(next, range.offset, part), after).await;
+            let write = self.write_made(next, range.offset, part);
+            let (written, after) = join(write, self.read_made(next, following, &live)).await;
             if !written? {
                 return Ok(false);
             }
             self.counters.rebuild.bytes.add(range.len);
-            made = after;
+            (range, made) = (following, after);
         }
         // NOTE: durable before the table says that it is there.
         match store.flush_drive(next.to.drive).await {
@@ -255,8 +256,26 @@ impl Slice {
         }
     }
 
+    /// The part of a column that is made next, of what is left of it. It does not end in the midst of a block, which could not
+    /// be verified then.
+    fn part_from(&self, next: &ColumnMove, live: &[LiveInColumn], left: ByteRange) -> ByteRange {
+        let mut drives = next.stripes.columns.iter().map(|column| column.drive).chain([next.to.drive]);
+        let is_used = drives.any(|drive| self.store.pace().do_hosts_use(drive));
+        let most = if is_used { CHUNK_BESIDE_HOSTS_BYTES } else { CHUNK_BYTES };
+        if left.len <= most {
+            return left;
+        }
+        let end = left.offset + most;
+        let cut = live.iter().find(|block| block.column.offset < end && end < block.column.end());
+        let end = cut.map_or(end, |block| block.column.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64);
+        ByteRange::from(left.offset..end)
+    }
+
     /// What a column should hold in a range of it, verified as far as checksums tell; `None` if it cannot be made now.
     async fn read_made(&self, next: &ColumnMove, range: ByteRange, live: &[LiveInColumn]) -> Option<Buf> {
+        if range.len == 0 {
+            return None;
+        }
         let made = self.read_once(next, range).await?;
         let wrong: Vec<_> = live.iter().filter(|block| block.is_wrong_in(&made, range)).collect();
         if wrong.is_empty() || planted(Bug::CopyUnverified) {
@@ -320,17 +339,18 @@ impl Slice {
     /// Writes a part of a column at the pace of the background. False if its drive failed and the pool goes on without it.
     async fn write_made(&self, next: &ColumnMove, at: u64, made: Buf) -> Result<bool, PoolError> {
         let (store, world) = (&self.store, self.world());
-        // Hosts that write to the same drive come first.
+        // Hosts that use the same drive come first.
         let made = made.into_slice();
         // Without rests, while less was moved than is to be at least.
         let pressure = || {
             let (is_awaited, fill) = self.pressure();
             (is_awaited || store.rate().is_behind(world.now()), fill)
         };
-        let paced = store.pace().enter(next.to.drive, made.len() as u64, world, pressure).await;
+        let piece = (Work::Move, made.len() as u64);
+        let paced = store.pace().enter(next.to.drive, piece, world, pressure).await;
         let write = || store.write_slab(next.to, at, vec![made.clone()], false);
         let written = store.write_patiently(world, write).await;
-        paced.written(world.now(), pressure());
+        paced.done(world.now(), pressure());
         if let Err(error) = written {
             store.do_without(next.to.drive, error).await?;
             return Ok(false);

@@ -24,8 +24,9 @@ use crate::{
     meta::records::RecordKey,
 };
 use hashbrown::HashMap;
+use quoin_base::PageNumber;
 #[cfg(debug_assertions)]
-use quoin_base::{PageNumber, crc32c};
+use quoin_base::crc32c;
 use rustc_hash::FxBuildHasher;
 use std::{
     collections::{BTreeMap, BTreeSet},

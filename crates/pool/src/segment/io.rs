@@ -101,8 +101,27 @@ impl SegmentIo {
     /// The same if no drive fails to read any of it. Otherwise what lies there is read piece by piece, and
     /// [mended](Self::mend).
     pub(crate) async fn read_sound(&self, segment: SegmentId, range: ByteRange) -> Result<Bytes, PoolError> {
+        self.read_sound_of(segment, &self.stripes(segment)?, range).await
+    }
+
+    /// The same for a host, which waits for it.
+    pub(crate) async fn read_for_host(
+        &self,
+        segment: SegmentId,
+        range: ByteRange,
+    ) -> Result<Bytes, PoolError> {
         let set = self.stripes(segment)?;
-        let Read { content, unread } = self.store.read_telling(&set, pages_of(range)).await?;
+        let _counted = self.store.pace().host_read(set.columns.iter().map(|column| column.drive));
+        self.read_sound_of(segment, &set, range).await
+    }
+
+    async fn read_sound_of(
+        &self,
+        segment: SegmentId,
+        set: &StripeSet,
+        range: ByteRange,
+    ) -> Result<Bytes, PoolError> {
+        let Read { content, unread } = self.store.read_telling(set, pages_of(range)).await?;
         match unread.iter().next() {
             None => Ok(within_pages(content.into_slice(), range)),
             Some(place) => {

@@ -128,14 +128,8 @@ impl RowWriter {
         len_bytes: u64,
         generation: CheckpointGeneration,
     ) -> Option<()> {
-        let others = |open: &[(SegmentId, Segment)], but: usize| -> Vec<DriveIndex> {
-            let others = open.iter().enumerate().filter(|(at, _)| *at != but);
-            others
-                .flat_map(|(_, (_, segment))| segment.stripes.columns.iter().map(|column| column.drive))
-                .collect()
-        };
         if self.open.len() < self.spread {
-            let drives = others(&self.open, usize::MAX);
+            let drives = drives_of(self.open.iter());
             let next = segments.table.take_elsewhere(self.stream, self.layout, &drives);
             if next.is_none() && self.open.is_empty() {
                 return None;
@@ -160,7 +154,13 @@ impl RowWriter {
                 segments.seal(full, generation);
                 continue;
             }
-            let drives = others(&self.open, self.turn);
+            // What is nearly full as well does not count. It fills up in turn with this one, so nothing but the drives of this one
+            // would be left, and the same drives would share all their segments.
+            let is_fresh = |(id, segment): &&(SegmentId, Segment)| {
+                let all = segments.table.segment_bytes(segment.stripes.geometry);
+                *id != full && 2 * segment.written_bytes < all
+            };
+            let drives = drives_of(self.open.iter().filter(is_fresh));
             let next = segments
                 .table
                 .take_elsewhere(self.stream, self.layout, &drives)
@@ -212,6 +212,10 @@ impl RowWriter {
             segments.seal(id, generation);
         }
     }
+}
+
+fn drives_of<'a>(open: impl Iterator<Item = &'a (SegmentId, Segment)>) -> Vec<DriveIndex> {
+    open.flat_map(|(_, segment)| segment.stripes.columns.iter().map(|column| column.drive)).collect()
 }
 
 impl Row {

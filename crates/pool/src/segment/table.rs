@@ -1,6 +1,6 @@
 //! Writing pages of metadata to places in table slabs.
 
-use crate::{error::PoolError, format::Location, lifecycle::slice::Slice, meta::PageId};
+use crate::{error::PoolError, format::Location, lifecycle::slice::Slice, meta::PageId, store::pace::Work};
 use futures_util::{StreamExt, future::join_all, stream};
 use quoin_stripe::Column;
 use quoin_world::Slice as Bytes;
@@ -47,13 +47,13 @@ impl Slice {
     async fn write_table_copy(&self, column: Column, offset: u64, data: &[Bytes]) -> Result<u64, PoolError> {
         let (store, world) = (&self.store, self.world());
         let bytes: u64 = data.iter().map(|bytes| bytes.len() as u64).sum();
-        let paced = store.pace().enter(column.drive, bytes, world, || self.pressure()).await;
+        let paced = store.pace().enter(column.drive, (Work::Rows, bytes), world, || self.pressure()).await;
         let write = || store.write_slab(column, offset, data.to_vec(), false);
         if let Err(error) = store.write_patiently(world, write).await {
             // The other copies are all that there is from then on.
             store.do_without(column.drive, error).await?;
         }
-        paced.written(world.now(), self.pressure());
+        paced.done(world.now(), self.pressure());
         Ok(bytes)
     }
 }

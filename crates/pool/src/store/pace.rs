@@ -5,6 +5,9 @@
 //! rests in between. The fuller they are, the more the background gets. Near the point where writers are
 //! stopped it gets all it wants, because hosts then wait for it.
 //!
+//! Moves of columns, that is rebuild, evacuation and balancing, read from drives and write to them and nothing waits for
+//! them. They leave room for reads of hosts as well, which are counted while anything is moved.
+//!
 //! 1. A piece is let in when no other piece of the background is in flight on its drive, however little is
 //!    allowed. So a piece waits only for one that the drive works on, or for a rest that ends.
 //! 2. A piece counts until it is dropped, and a durable write until it returns.
@@ -38,11 +41,20 @@ const SHORTEST_REST: Duration = Duration::from_millis(2);
 /// Whether a request waits for the background, and the fill.
 pub(crate) type Pressure = (bool, f64);
 
+/// What a piece of the background is a part of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    /// Rows of destage, cleaner and checkpoints. Hosts wait for these in the end.
+    Rows,
+    /// A column that is moved.
+    Move,
+}
+
 /// What the pace depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
-    /// Hosts write to the drive.
-    pub hosts_write: bool,
+    /// Hosts write to the drive; for moves also: they read from it.
+    pub hosts_use: bool,
     /// A request waits for the background: a drain or a checkpoint.
     pub is_awaited: bool,
     /// How full the fuller of buffer and journal is.
@@ -60,14 +72,14 @@ pub(crate) struct Allowance {
 
 /// What the background gets.
 pub(crate) fn allowance(figures: &Figures) -> Allowance {
-    let Figures { hosts_write, is_awaited, fill } = *figures;
+    let Figures { hosts_use, is_awaited, fill } = *figures;
     let between = |from: f64, to: f64| ((fill - from) / (to - from)).clamp(0.0, 1.0);
     let most_bytes = match () {
         () if fill >= ALL_FROM => u64::MAX,
-        () if !hosts_write => PIECES_ALONE * PIECE_BYTES,
+        () if !hosts_use => PIECES_ALONE * PIECE_BYTES,
         () => PIECE_BYTES + (between(MORE_FROM, MOST_FROM) * ((MOST_PIECES - 1) * PIECE_BYTES) as f64) as u64,
     };
-    let rests = hosts_write && !is_awaited;
+    let rests = hosts_use && !is_awaited;
     Allowance { most_bytes, rest_part: if rests { 1.0 - between(REST_ALL_BELOW, REST_BELOW) } else { 0.0 } }
 }
 
@@ -76,6 +88,8 @@ pub(crate) fn allowance(figures: &Figures) -> Allowance {
 pub(crate) struct Pace {
     /// By index.
     drives: RwLock<Vec<Arc<DrivePace>>>,
+    /// Moves under way in all slices: meanwhile reads of hosts count.
+    moves: AtomicU64,
 }
 
 #[derive(Default)]
@@ -85,6 +99,10 @@ struct DrivePace {
     /// How many there ever were, and how many when the last piece began.
     durable_ever: AtomicU64,
     durable_seen: AtomicU64,
+    /// The same of reads that hosts wait for.
+    reads: AtomicU64,
+    reads_ever: AtomicU64,
+    reads_seen: AtomicU64,
     /// Bytes of the background in flight.
     background_bytes: AtomicU64,
     /// How long the drive is to rest.
@@ -96,9 +114,16 @@ struct DrivePace {
 /// A write that hosts wait for, in flight.
 pub(super) struct Durable(Arc<DrivePace>);
 
+/// Reads that hosts wait for, in flight.
+pub(crate) struct HostRead(Vec<Arc<DrivePace>>);
+
+/// Something is being moved.
+pub(crate) struct Moving<'a>(&'a Pace);
+
 /// A piece of the background, in flight.
 pub(crate) struct Piece {
     drive: Arc<DrivePace>,
+    work: Work,
     bytes: u64,
     began: Nanos,
 }
@@ -124,18 +149,47 @@ impl Pace {
         Durable(drive)
     }
 
+    /// Counts a read that a host waits for, of any of these drives, if anything is being moved.
+    pub(crate) fn host_read(&self, drives: impl Iterator<Item = DriveIndex>) -> Option<HostRead> {
+        (self.moves.load(Ordering::Relaxed) > 0).then(|| {
+            let drives: Vec<_> = drives.map(|index| self.drive(index)).collect();
+            for drive in &drives {
+                drive.reads.fetch_add(1, Ordering::Relaxed);
+                drive.reads_ever.fetch_add(1, Ordering::Relaxed);
+            }
+            HostRead(drives)
+        })
+    }
+
+    /// Columns are moved until this is dropped.
+    pub(crate) fn moving(&self) -> Moving<'_> {
+        self.moves.fetch_add(1, Ordering::Relaxed);
+        Moving(self)
+    }
+
+    /// Whether hosts use a drive, as far as moves are concerned.
+    pub(crate) fn do_hosts_use(&self, index: DriveIndex) -> bool {
+        self.drive(index).figures(Work::Move, Pressure::default()).hosts_use
+    }
+
+    /// Whether they use any.
+    pub(crate) fn do_hosts_use_any(&self) -> bool {
+        let uses = |drive: &Arc<DrivePace>| drive.figures(Work::Move, Pressure::default()).hosts_use;
+        self.drives.read().iter().any(uses)
+    }
+
     /// Lets a piece of `bytes` go to a drive when it is its turn.
     pub(crate) async fn enter(
         &self,
         index: DriveIndex,
-        bytes: u64,
+        (work, bytes): (Work, u64),
         world: &dyn World,
         pressure: impl Fn() -> Pressure,
     ) -> Piece {
         let drive = self.drive(index);
-        let allowance = || allowance(&drive.figures(pressure()));
+        let allowance = || allowance(&drive.figures(work, pressure()));
         drive.ended.until(|| drive.enter(bytes, allowance().most_bytes).then_some(())).await;
-        let mut piece = Piece { bytes, began: world.now(), drive: drive.clone() };
+        let mut piece = Piece { work, bytes, began: world.now(), drive: drive.clone() };
         // NOTE: after it was let in. Others wait for it meanwhile, so the drive rests and not this piece alone.
         let rest = Duration::from_nanos(drive.due_rest_nanos.load(Ordering::Relaxed));
         if rest >= SHORTEST_REST && allowance().rest_part > 0.0 {
@@ -144,16 +198,20 @@ impl Pace {
             piece.began = world.now();
         }
         drive.durable_seen.store(drive.durable_ever.load(Ordering::Relaxed), Ordering::Relaxed);
+        if work == Work::Move {
+            drive.reads_seen.store(drive.reads_ever.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         piece
     }
 }
 
 impl DrivePace {
-    /// Hosts that write one at a time have nothing in flight now and then.
-    fn figures(&self, (is_awaited, fill): Pressure) -> Figures {
+    /// Hosts that do one thing at a time have nothing in flight now and then.
+    fn figures(&self, work: Work, (is_awaited, fill): Pressure) -> Figures {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let hosts_write = count(&self.durable) > 0 || count(&self.durable_ever) != count(&self.durable_seen);
-        Figures { hosts_write, is_awaited, fill }
+        let hosts_read = count(&self.reads) > 0 || count(&self.reads_ever) != count(&self.reads_seen);
+        Figures { hosts_use: hosts_write || work == Work::Move && hosts_read, is_awaited, fill }
     }
 
     /// Counts `bytes` of the background, if nothing else of it is in flight or no more than `most` is then.
@@ -164,9 +222,9 @@ impl DrivePace {
 }
 
 impl Piece {
-    /// It has been written: the drive is to rest after it, if hosts write.
-    pub(crate) fn written(self, now: Nanos, pressure: Pressure) {
-        let part = allowance(&self.drive.figures(pressure)).rest_part;
+    /// The drive has done it, and is to rest after it, if hosts use it.
+    pub(crate) fn done(self, now: Nanos, pressure: Pressure) {
+        let part = allowance(&self.drive.figures(self.work, pressure)).rest_part;
         let rest = now.since(self.began).min(LONGEST_REST).mul_f64(part);
         self.drive.due_rest_nanos.fetch_add(rest.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -186,6 +244,20 @@ impl Drop for Durable {
     }
 }
 
+impl Drop for HostRead {
+    fn drop(&mut self) {
+        for drive in &self.0 {
+            drive.reads.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.0.moves.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +272,7 @@ mod tests {
     #[test]
     fn what_the_background_gets_follows_from_hosts_and_fill() {
         let piece = PIECE_BYTES;
-        for (hosts_write, is_awaited, fill, most_bytes, rest_part) in [
+        for (hosts_use, is_awaited, fill, most_bytes, rest_part) in [
             (false, false, 0.0, 2 * piece, 0.0),
             (false, false, 0.9, 2 * piece, 0.0),
             (false, true, 0.96, u64::MAX, 0.0),
@@ -215,14 +287,14 @@ mod tests {
             (true, false, 0.95, u64::MAX, 0.0),
             (true, false, 2.0, u64::MAX, 0.0),
         ] {
-            let figures = Figures { hosts_write, is_awaited, fill };
+            let figures = Figures { hosts_use, is_awaited, fill };
             assert_eq!(allowance(&figures), Allowance { most_bytes, rest_part }, "{figures:?}");
         }
         // The fuller, the more it gets.
         for percent in 0..100 {
             let at = |percent| {
                 let fill = f64::from(percent) / 100.0;
-                allowance(&Figures { hosts_write: true, is_awaited: false, fill })
+                allowance(&Figures { hosts_use: true, is_awaited: false, fill })
             };
             let (now, then) = (at(percent), at(percent + 1));
             assert!(now.most_bytes >= PIECE_BYTES && now.most_bytes <= then.most_bytes, "at {percent}");
@@ -241,10 +313,13 @@ mod tests {
     fn one_piece_goes_always_and_others_as_far_as_is_allowed() {
         let world = SimWorld::new(1, SimOptions::default());
         let pace = Pace::default();
-        let enter = |bytes, fill| now(pace.enter(DRIVE, bytes, &*world, move || (true, fill)));
+        let enter = |bytes, fill| now(pace.enter(DRIVE, (Work::Rows, bytes), &*world, move || (true, fill)));
         let long = enter(10 * PIECE_BYTES, 0.0);
         assert!(long.is_some() && enter(512, 0.0).is_none(), "longer than anything allowed, and alone");
-        assert!(now(pace.enter(DriveIndex(0), 512, &*world, || (true, 0.0))).is_some(), "another drive");
+        assert!(
+            now(pace.enter(DriveIndex(0), (Work::Rows, 512), &*world, || (true, 0.0))).is_some(),
+            "another drive"
+        );
         drop(long);
         let alone = enter(PIECE_BYTES, 0.0);
         let second = enter(PIECE_BYTES, 0.0);
@@ -260,31 +335,57 @@ mod tests {
     }
 
     #[test]
+    fn moves_leave_room_for_reads_of_hosts_and_rows_do_not() {
+        let world = SimWorld::new(1, SimOptions::default());
+        let pace = Pace::default();
+        let read = || pace.host_read([DriveIndex(0), DRIVE].into_iter());
+        assert!(read().is_none(), "nothing is moved, so nothing is counted");
+        let moving = pace.moving();
+        let enter = |work| now(pace.enter(DRIVE, (work, PIECE_BYTES), &*world, || (false, 0.1)));
+        drop(enter(Work::Move));
+        assert!(!pace.do_hosts_use(DRIVE));
+        let reading = read();
+        assert!(reading.is_some() && pace.do_hosts_use(DRIVE) && pace.do_hosts_use(DriveIndex(0)));
+        let first = enter(Work::Move).unwrap();
+        assert!(enter(Work::Move).is_none(), "beside a read, one at a time");
+        assert!(enter(Work::Rows).is_some(), "rows do not mind reads");
+        first.done(Nanos(world.now().0 + 5_000_000), (false, 0.1));
+        assert!(enter(Work::Move).is_none(), "the drive rests after it");
+        drop(reading);
+        assert!(pace.do_hosts_use(DriveIndex(0)), "until the next piece, a read that came in between counts");
+        drop(moving);
+        assert!(read().is_none());
+    }
+
+    #[test]
     fn a_drive_rests_after_what_it_did_beside_hosts() {
         let world = SimWorld::new(1, SimOptions::default());
         let pace = Pace::default();
         let millis = |n: u64| Nanos(world.now().0 + n * 1_000_000);
         let calm = || (false, 0.1);
-        let rests = || now(pace.enter(DRIVE, 512, &*world, calm)).is_none();
-        now(pace.enter(DRIVE, 512, &*world, calm)).unwrap().written(millis(5), calm());
+        let rests = || now(pace.enter(DRIVE, (Work::Rows, 512), &*world, calm)).is_none();
+        now(pace.enter(DRIVE, (Work::Rows, 512), &*world, calm)).unwrap().done(millis(5), calm());
         assert!(!rests(), "no host writes");
         for took in [1, 5] {
-            let piece = now(pace.enter(DRIVE, 512, &*world, calm)).unwrap();
+            let piece = now(pace.enter(DRIVE, (Work::Rows, 512), &*world, calm)).unwrap();
             drop(pace.durable(DRIVE));
-            piece.written(millis(took), calm());
+            piece.done(millis(took), calm());
         }
-        assert!(now(pace.enter(DRIVE, 512, &*world, || (true, 0.1))).is_some(), "somebody waits for it");
+        assert!(
+            now(pace.enter(DRIVE, (Work::Rows, 512), &*world, || (true, 0.1))).is_some(),
+            "somebody waits for it"
+        );
         drop(pace.durable(DRIVE));
         assert!(
-            now(pace.enter(DRIVE, 512, &*world, || (false, 0.6))).is_some(),
+            now(pace.enter(DRIVE, (Work::Rows, 512), &*world, || (false, 0.6))).is_some(),
             "hosts would be slowed soon"
         );
         drop(pace.durable(DRIVE));
-        let mut resting = pin!(pace.enter(DRIVE, PIECE_BYTES, &*world, calm));
+        let mut resting = pin!(pace.enter(DRIVE, (Work::Rows, PIECE_BYTES), &*world, calm));
         let mut poll = || resting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         assert!(poll().is_pending());
         assert!(
-            now(pace.enter(DRIVE, PIECE_BYTES, &*world, calm)).is_none(),
+            now(pace.enter(DRIVE, (Work::Rows, PIECE_BYTES), &*world, calm)).is_none(),
             "no other piece goes meanwhile"
         );
     }

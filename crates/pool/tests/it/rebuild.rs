@@ -3,7 +3,7 @@
 use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
 use quoin_drive::open_set;
-use quoin_pool::{Pool, PoolError};
+use quoin_pool::{Pool, PoolError, PoolOptions};
 use quoin_world::{Disk, World};
 use std::{sync::Arc, time::Duration};
 
@@ -142,4 +142,44 @@ fn columns_that_count_before_a_checkpoint_names_them_are_found() {
     let survives = (7..20).all(|seed| survives_failures_before_a_checkpoint("mirror", seed));
     plant(None);
     assert!(!survives);
+}
+
+/// What each drive read and wrote while what one of them held was made again.
+fn shares_of_a_rebuild(text: &str, seed: u64, place_from: u64) -> Vec<(u64, u64)> {
+    let rig = Rig::of_drives(seed, layout(text), 8, 64 * MIB);
+    let disks = rig.disks();
+    let options = PoolOptions { place_from, buffer_bytes: 4 * MIB, ..options() };
+    rig.run(|world| async move {
+        let set = open_set(disks).await.unwrap();
+        let drives = set.clone();
+        let pool = Pool::open(world.clone(), set, options).await.unwrap();
+        let volume = create(&pool).await;
+        for at in 0..4 * WRITES {
+            pool.write(volume, at * WRITE, vec![pattern(at, WRITE as usize)]).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        let counted = || drives.iter().map(|drive| drive.counters()).collect::<Vec<_>>();
+        let before = counted();
+        assert!(pool.fail_drive(DriveIndex(7)).await.unwrap());
+        rebuilt(&*world, &pool).await;
+        let after = counted();
+        pool.close().await.unwrap();
+        let both = before.iter().zip(&after).take(7);
+        both.map(|(b, a)| (a.read_bytes - b.read_bytes, a.write_bytes - b.write_bytes)).collect()
+    })
+}
+
+#[test]
+fn what_a_drive_held_is_read_from_all_others_and_goes_to_all_others() {
+    // What hosts write in small and in large pieces.
+    for (seed, text, place_from) in
+        [(61, "mirror", u64::MAX), (62, "mirror", 16 << 10), (63, "raid5", 16 << 10)]
+    {
+        let shares = shares_of_a_rebuild(text, seed, place_from);
+        let (read, written): (u64, u64) =
+            shares.iter().fold((0, 0), |sum, share| (sum.0 + share.0, sum.1 + share.1));
+        // No drive has to read or write more than three times its part.
+        let is_fair = |share: &(u64, u64)| share.0 * 7 < read * 3 && share.1 * 7 < written * 3;
+        assert!(shares.iter().all(is_fair), "{text}, placed from {place_from}: {shares:?}");
+    }
 }

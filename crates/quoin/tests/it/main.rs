@@ -1,5 +1,6 @@
 //! The array as people, scripts and hosts meet it: the binary, its command line and its front ends.
 
+mod ailing;
 mod cli;
 mod copies;
 mod emulated;

@@ -1,6 +1,6 @@
 //! What happens to drives while writers write.
 
-use super::{History, drives::Behaviour};
+use super::{History, LAYOUTS, drives::Behaviour};
 use crate::process::{pause, wait_until};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -13,7 +13,7 @@ impl History {
     /// Does something that can be done now, and tells what.
     pub(super) fn act(&mut self) -> Result<String> {
         loop {
-            let done = match self.rng.below(14) {
+            let done = match self.rng.below(15) {
                 0 => self.lose("fail")?,
                 1 => self.lose("detach")?,
                 2 => self.lose("hang")?,
@@ -25,7 +25,8 @@ impl History {
                 9 => self.remove()?,
                 10 => self.evacuate_and_cancel()?,
                 11 => self.wait_longer_or_not_at_all()?,
-                12 => self.expand()?,
+                12 => self.lay_out_anew()?,
+                13 => self.expand()?,
                 _ => {
                     self.wait_for_rebuild()?;
                     Some("rebuilt".to_owned())
@@ -155,6 +156,32 @@ impl History {
         self.drives.all[place].behaves = Behaviour::Works;
         self.wait_until_settled(&self.drives.all[place].name())?;
         Ok(Some(format!("return {place}")))
+    }
+
+    /// Gives a volume another layout, if there are drives for it. What it has is moved while all else goes on.
+    fn lay_out_anew(&mut self) -> Result<Option<String>> {
+        let (layout, _) = LAYOUTS[self.rng.below(LAYOUTS.len() as u64) as usize];
+        let volume = format!("v{}", self.rng.below(self.contents.len() as u64));
+        let policy = layout.replace('+', "-");
+        if !self.policies.contains(&policy) {
+            self.note(&format!("policy create {policy} --layout {layout}"))?;
+            if let Err(refused) = self.array.tell(&["policy", "create", &policy, "--layout", layout]) {
+                let why = refused.to_string();
+                let is_lacking =
+                    ["fault domains", "tolerates", "layouts"].iter().any(|what| why.contains(what));
+                ensure!(is_lacking, "{why}");
+                return Ok(None);
+            }
+            self.policies.push(policy.clone());
+        }
+        self.note(&format!("volume set {volume} --policy {policy}"))?;
+        if let Err(refused) = self.array.tell(&["volume", "set", &volume, "--policy", &policy]) {
+            let why = refused.to_string();
+            let is_lacking = ["fault domains", "layouts", "space"].iter().any(|what| why.contains(what));
+            ensure!(is_lacking, "{why}");
+            return Ok(None);
+        }
+        Ok(Some(format!("{volume} as {layout}")))
     }
 
     fn add(&mut self) -> Result<Option<String>> {

@@ -2,7 +2,7 @@
 //!
 //! Each history makes an array of emulated drives with a layout that is drawn, and writes to its volumes all the time.
 //! Meanwhile drives fail, are pulled, hang, slow down, rot, return, are taken out by hand and added, never more at a time than
-//! the layout tolerates, and the array is killed. No host may see an error. What each block has to be is known at all times
+//! the layout tolerates, volumes get other layouts, and the array is killed. No host may see an error. What each block has to be is known at all times
 //! ([`crate::raw::chains`]); at the end everything is compared and the drives are checked.
 
 mod act;
@@ -72,6 +72,8 @@ struct History {
     array: Array,
     drives: Drives,
     contents: Vec<Content>,
+    /// Policies that were made, each named as its layout.
+    policies: Vec<String>,
     rng: Rng,
     next_write: AtomicU64,
     commands: File,
@@ -125,7 +127,7 @@ impl History {
             array.add_volume(&format!("v{volume}"), VOLUME_BYTES as u64, volume as u32)?;
         }
         let (next_write, done) = (AtomicU64::new(1), Done::default());
-        Ok(Self { array, drives, contents, rng, next_write, commands, done })
+        Ok(Self { array, drives, contents, policies: Vec::new(), rng, next_write, commands, done })
     }
 
     /// Acts while writers write, until the acts are done; then all is compared and checked.

@@ -138,6 +138,8 @@ impl Slice {
         taken: Vec<Taken>,
         flights: &mut Flights<'a>,
     ) {
+        // What one host writes in sequence keeps all drives busy, and so does reading it.
+        rows.spread_over(self.spread());
         let mut parts = self.find_places(rows, taken);
         for row in rows.finish(&self.segments) {
             let (segment, end) = (row.segment(), row.end());

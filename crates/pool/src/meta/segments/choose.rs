@@ -2,9 +2,13 @@
 
 use super::{Inner, Stream};
 use crate::meta::layouts::{Domain, Layouts, net_slabs};
-use quoin_base::{DriveIndex, Layout};
+use quoin_base::{DriveIndex, Layout, SegmentGeneration};
 use quoin_stripe::Geometry;
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+};
 
 impl Inner {
     /// Free slabs that new segments may get, by domain.
@@ -38,7 +42,8 @@ impl Inner {
     }
 
     /// How a new segment of a stream is spread, and over which drives other than these: those with the most free slabs, of
-    /// the domains with the most. `None`: too few domains have free slabs.
+    /// the domains with the most. Of domains with as many, chance decides: segments of a drive share drives with it that are
+    /// all others in turn, and these are read together when it is rebuilt. `None`: too few domains have free slabs.
     pub(super) fn choose_drives(
         &self,
         stream: Stream,
@@ -60,7 +65,11 @@ impl Inner {
             (room.most, room.roomiest) = (room.most, room.roomiest).max((free.len(), Reverse(*drive)));
         }
         let mut domains: Vec<_> = domains.into_iter().collect();
-        domains.sort_unstable_by_key(|(_, room)| (Reverse(room.all), room.roomiest.0));
+        let (id, generation) = self.next_segment();
+        // NOTE: a hash that mixes well. By one that is nearly linear, the same drives would be neighbours most of the time.
+        let hash = BuildHasherDefault::<DefaultHasher>::default();
+        let chance = |drive: DriveIndex| hash.hash_one((id, generation.0, drive.0));
+        domains.sort_by_cached_key(|(_, room)| (Reverse(room.all), chance(room.roomiest.0), room.roomiest.0));
         // Metadata is content with fewer copies than it would like, if there are as many as data has.
         let least = usize::from(self.layouts.of_data().parity().min(layout.parity())) + 1;
         // A drive that was added a moment ago may bring a domain that was lacking, and the slice has claimed no slabs of it
@@ -80,6 +89,13 @@ impl Inner {
         };
         let drives = domains.into_iter().take(layout.columns().into()).map(|(_, room)| room.roomiest.0);
         Some((self.layouts.geometry(layout), drives.collect()))
+    }
+
+    /// The id that the next segment gets, and the generation of what had it before.
+    fn next_segment(&self) -> (u32, SegmentGeneration) {
+        let id = self.free_ids.first().copied().unwrap_or(self.segments.len() as u32);
+        let before = self.segments.get(id as usize);
+        (id, before.map_or(SegmentGeneration(0), |segment| segment.generation))
     }
 
     /// The layout, or a narrower one, that takes no more from what segments of the pool's layout could have than it is

@@ -22,6 +22,9 @@ use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
 use std::collections::BTreeSet;
 
+/// A drive to which so many columns are being moved gets more only where no other one can.
+const MOVES_TO_A_DRIVE: usize = 2;
+
 /// A column to be made again elsewhere. Its new slab is taken until [`SegmentTable::end_move`].
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnMove {
@@ -123,7 +126,13 @@ impl Inner {
         let free = self.free_slabs.iter().filter(|(drive, free)| {
             !free.is_empty() && self.layouts.domain(**drive).is_some_and(|domain| !taken.contains(&domain))
         });
-        let (drive, free) = free.max_by_key(|(drive, free)| (free.len(), std::cmp::Reverse(**drive)))?;
+        // All drives are to work: one to which columns are being moved already has its turn after the others.
+        let has_few = |drive: DriveIndex| {
+            let moves = self.being_filled.iter().filter(|column| column.drive == drive).count();
+            moves < MOVES_TO_A_DRIVE
+        };
+        let (drive, free) =
+            free.max_by_key(|(drive, free)| (has_few(**drive), free.len(), std::cmp::Reverse(**drive)))?;
         free.first().map(|slab| Column { drive: *drive, slab: *slab })
     }
 

@@ -103,7 +103,7 @@ impl Rig {
         rig
     }
 
-    fn disks(&self) -> Vec<Arc<dyn Disk>> {
+    pub(crate) fn disks(&self) -> Vec<Arc<dyn Disk>> {
         self.disks.iter().map(|d| d.clone() as Arc<dyn Disk>).collect()
     }
 
