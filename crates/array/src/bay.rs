@@ -1,6 +1,6 @@
 //! Where the array's drives come from.
 
-use crate::{DriveFile, Notes};
+use crate::Notes;
 use quoin_api::DriveLocation;
 use quoin_base::{DriveIndex, PoolId};
 use quoin_drive::Patience;
@@ -17,6 +17,19 @@ pub type Finding = OneShot<Vec<(DriveIndex, String)>>;
 pub type Measuring = OneShot<Result<DriveFile, String>>;
 /// The outcome of making a file longer.
 pub type Lengthening = OneShot<Result<(), String>>;
+
+/// What is at the path of a drive, as the system tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DriveFile {
+    /// Whether it is a block device; otherwise it is a file.
+    pub is_device: bool,
+    /// Its bytes.
+    pub len_bytes: u64,
+    /// The file system that a file is on: a number that all files there have.
+    pub file_system: u64,
+    /// Bytes that are free there.
+    pub free_bytes: u64,
+}
 
 /// Opens the drives the configuration names; again after one has failed.
 pub trait Bay: Send + Sync {

@@ -3,7 +3,7 @@
 //! First all files are made longer, durably, and then one drive after the other takes what its file or device has. What is cut off
 //! in between harms nothing: a drive goes by its label, and taking what is there (`--to-devices`) does the rest.
 
-use crate::{Array, ArrayError, ExpandError, events::Told};
+use crate::{Array, ArrayError, DriveFile, ExpandError, events::Told};
 use quoin_api::{self as api, Severity};
 use quoin_base::{DriveIndex, MIB};
 use quoin_drive::{Member, MemberState};
@@ -14,19 +14,6 @@ use std::{collections::BTreeMap, sync::Arc};
 const FILE_UNIT_BYTES: u64 = MIB;
 /// The most that drives grow by at once.
 const MOST_PERCENT: u32 = 10_000;
-
-/// What is at the path of a drive, as the system tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DriveFile {
-    /// Whether it is a block device; otherwise it is a file.
-    pub is_device: bool,
-    /// Its bytes.
-    pub len_bytes: u64,
-    /// The file system that a file is on: a number that all files there have.
-    pub file_system: u64,
-    /// Bytes that are free there.
-    pub free_bytes: u64,
-}
 
 /// A drive that is to grow.
 struct Chosen {

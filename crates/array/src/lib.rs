@@ -94,7 +94,7 @@ mod words;
 
 pub use array::Array;
 pub use array_options::ArrayOptions;
-pub use bay::{Bay, Finding, Lengthening, Measuring, Opening};
+pub use bay::{Bay, DriveFile, Finding, Lengthening, Measuring, Opening};
 pub use bin_error::BinError;
 pub use check::check_catalog;
 pub use copies::CopyFigures;
@@ -107,7 +107,6 @@ pub use events::{
     current_actor, current_caller,
 };
 pub use expand_error::ExpandError;
-pub use expansion::DriveFile;
 pub use export_error::ExportError;
 pub use figures::{DriveFigures, DriveLatencies, Figures, ReserveFigures, VolumeFigures};
 pub use fork_error::ForkError;

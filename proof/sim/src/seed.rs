@@ -63,8 +63,8 @@ struct Run {
     opened: Arc<Mutex<Option<Arc<Pool>>>>,
 }
 
-/// Runs a seed.
-pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
+/// What a seed is like, with what was chosen for it.
+fn scenario_of(seed: u64, choices: Choices) -> Scenario {
     let mut scenario = Scenario::new(seed, choices);
     if choices.little_ram {
         (scenario.pool.metadata_bytes, scenario.pool.cache_bytes) = (4096, 40 << 10);
@@ -72,6 +72,12 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
     if growing::is_chosen(seed, choices) {
         growing::enlarge(seed, &mut scenario);
     }
+    scenario
+}
+
+/// Runs a seed.
+pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
+    let scenario = scenario_of(seed, choices);
     let step_limit = if choices.little_ram { STEP_LIMIT_LITTLE_RAM } else { STEP_LIMIT };
     let world = SimWorld::new(seed, SimOptions { data_threads: scenario.threads, step_limit });
     let disks: Vec<_> =
