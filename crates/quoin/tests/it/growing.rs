@@ -100,7 +100,9 @@ fn a_full_pool_grows_with_its_files_and_what_was_written_is_there_after_a_kill()
     serving.kill();
     let mut serving = lab.serve(&[]);
     check_all(&lab, second);
-    assert!(usable(&lab).abs_diff(after) < 16 << 20);
+    // Until slabs are granted, what they hold is an estimate.
+    let now = usable(&lab);
+    assert!(now.abs_diff(after) < after / 10, "{now} instead of {after}");
 
     // From outside: only one drive, and then the others.
     lengthen(&files(&lab)[0], 64 << 20);
