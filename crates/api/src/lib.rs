@@ -33,6 +33,7 @@ mod space;
 mod stats;
 mod status;
 mod time;
+mod unreadable;
 mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
@@ -75,6 +76,7 @@ pub use space::{PoolSpace, VolumeSpace};
 pub use stats::{Latency, LatencyBucket, OperationStats, Stats, VolumeStats};
 pub use status::{Capacity, Engine, GivingBack, Objects, Recovery, SliceCapacity, SpaceLevel, State, Status};
 pub use time::Utc;
+pub use unreadable::{UnreadableCause, UnreadableFrom, UnreadableRange, UnreadableRanges};
 pub use volume::{Deletion, Volume, VolumeCreate, VolumeMapping, VolumeUpdate};
 
 /// The path under which every resource of this version lives.

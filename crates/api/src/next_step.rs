@@ -70,7 +70,9 @@ next_steps! {
         FailDrive { drive: &'a str } =>
             "wait until it answers; or have the pool go on without it: quoin drive fail {drive}",
         TakeOutDrive { drive: &'a str } => "take {drive} out of quoin.toml before the array starts again",
-        BringDrivesBack => "bring the drives back that are away: quoin drive list shows which",
+        BringDrivesBack =>
+            "bring the drives back that are away: quoin drive list shows which; quoin volume unreadable lists what cannot be \
+             read meanwhile",
         RestoreProtection => "add a drive for each that failed: quoin drive add PATH; quoin drive list shows which",
         AddBefore =>
             "keep it in service; a drive is only taken out while the others hold all that it does: quoin drive list",
@@ -215,6 +217,7 @@ next_steps! {
         ShowOrStopScrub => "show its progress: quoin scrub status; or stop it: quoin scrub stop",
         ShowLastScrub => "show the result of the last scrub: quoin scrub status",
         SeeScrub => "see quoin scrub status",
+        ListUnreadable => "list the ranges: quoin volume unreadable",
     }
 }
 

@@ -1,5 +1,6 @@
 //! What was reported of absent drives, and when they were looked for.
 
+use crate::told_unreadable::ToldUnreadable;
 use quoin_base::DriveIndex;
 use quoin_world::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,4 +14,5 @@ pub(crate) struct Absences {
     pub(crate) tried: BTreeMap<DriveIndex, Nanos>,
     /// Why one that was found was not taken back, as it was reported.
     pub(crate) refused: BTreeMap<DriveIndex, String>,
+    pub(crate) unreadable: ToldUnreadable,
 }

@@ -87,6 +87,8 @@ mod status;
 mod stopped_volumes;
 mod supervise;
 mod timetable;
+mod told_unreadable;
+mod unreadable;
 mod users;
 mod volume_problem;
 mod volumes;

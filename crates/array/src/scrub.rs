@@ -22,7 +22,7 @@ use quoin_api::{
     DamagedRange, DriveRepairs, Integrity, NextStep, ScrubFindings, ScrubOutcome, ScrubRepairs, ScrubResult,
     ScrubStatus, ScrubUpdate, Severity,
 };
-use quoin_base::ByteRange;
+use quoin_base::{ByteRange, VolumeId};
 use quoin_pool::{Pool, RepairCounts, Transaction};
 use quoin_volume::{BlockDevice, VolumeError};
 use quoin_world::Thread;
@@ -158,6 +158,16 @@ impl Array {
     /// When the next complete scrub was or is due.
     pub(crate) fn scrub_due_ms(&self) -> Option<u64> {
         self.scrubs().due_ms()
+    }
+
+    /// The damaged ranges of a volume that are listed, ascending, each with what was found; and how many ranges of all volumes
+    /// are not listed.
+    pub(crate) fn damage_of(&self, pool: &Pool, volume: VolumeId) -> (Vec<(ByteRange, String)>, u64) {
+        self.note_damage(pool);
+        let Record { damaged, more_damaged, .. } = self.scrubs().record(self.world().wall_clock_ms());
+        let of_volume = damaged.into_iter().filter(|damaged| damaged.volume == volume);
+        let range = |of: Damaged| (ByteRange::new(of.offset_bytes, of.length_bytes), of.reason);
+        (of_volume.map(range).collect(), more_damaged)
     }
 
     fn named(&self, damaged: &Damaged) -> Option<DamagedRange> {

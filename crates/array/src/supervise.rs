@@ -92,6 +92,7 @@ impl Array {
                 self.give_up_silent(&pool).await;
                 self.tend_absent(&pool).await;
                 self.look_at_members(&pool);
+                self.tend_unreadable(&pool);
                 self.tend_leaving(&pool).await;
                 self.tend_rebuild(&pool);
                 self.tend_slow_drives(&pool);

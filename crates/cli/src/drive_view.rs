@@ -74,7 +74,10 @@ fn rows_of_lost_drives(protection: &Protection) -> Rows {
         let (bytes, segments) = (size_text(protection.unreadable_bytes), protection.unreadable_segments);
         rows.push((
             "  unreadable",
-            format!("up to {bytes} in {segments} segments, until the drives that are away are back"),
+            format!(
+                "up to {bytes} in {segments} segments, until the drives that are away are back; see quoin volume \
+                 unreadable"
+            ),
         ));
     }
     rows

@@ -37,6 +37,7 @@ mod stated;
 mod tag;
 mod time;
 mod top;
+mod unreadable;
 mod view;
 mod volume;
 

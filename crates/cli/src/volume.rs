@@ -10,6 +10,7 @@ use crate::{
     report::{create_each, each, list, show},
     size_text,
     tag::parse_tag,
+    unreadable::{self, UnreadableArgs},
     view,
 };
 use clap::{Args, Subcommand};
@@ -117,6 +118,9 @@ pub enum VolumeCommand {
         #[arg(id = "copy", value_name = "ID")]
         id: u32,
     },
+    /// List the ranges of volumes that cannot be read now
+    #[command(after_help = unreadable::EXAMPLES)]
+    Unreadable(UnreadableArgs),
     /// Grow a volume; hosts can go on using it
     #[command(
         after_help = "Hosts get the unit attention CAPACITY DATA HAS CHANGED with their next command. On \
@@ -259,6 +263,7 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
         VolumeCommand::Copy(args) => copy::copy(client, output, args),
         VolumeCommand::Copies { id } => copy::copies(client, output, id),
         VolumeCommand::CopyCancel { id } => copy::cancel(client, output, id),
+        VolumeCommand::Unreadable(args) => unreadable::unreadable(client, output, args),
         VolumeCommand::Grow { name, size } => grow(client, output, &name, size),
         VolumeCommand::Resize { name, size, force } => {
             let update = VolumeUpdate { size_bytes: Some(size.0), force, ..VolumeUpdate::default() };

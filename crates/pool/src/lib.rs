@@ -34,6 +34,7 @@ mod store;
 
 pub use error::PoolError;
 pub use integrity::{
+    away::RangesAway,
     check::{CheckReport, MAX_PROBLEMS, Problem, check, read_catalog},
     damage::Damage,
     scrub::{Scrub, ScrubCounts, ScrubPosition},

@@ -14,7 +14,8 @@ use std::{
 };
 
 /// Public operations that change nothing, or are not asked for by a client.
-const OTHERS: [&str; 5] = ["run", "list_jobs", "show_job", "scrub_status", "preview_reserve"];
+const OTHERS: [&str; 6] =
+    ["run", "list_jobs", "show_job", "scrub_status", "preview_reserve", "unreadable_ranges"];
 
 fn of<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()

@@ -227,6 +227,11 @@ impl Buffer {
         self.blocks_where(layer, blocks, |e| !matches!(e.content, Content::Zero) || !e.batch.is_hardened())
     }
 
+    /// Blocks of which something is buffered whose content lies on drives: placed there, or shared with what a map leads to.
+    pub(crate) fn blocks_on_drives(&self, layer: &Layer, blocks: Range<BlockIndex>) -> Vec<BlockIndex> {
+        self.blocks_where(layer, blocks, |e| matches!(e.content, Content::Placed(_) | Content::Shared(_)))
+    }
+
     fn blocks_where(
         &self,
         layer: &Layer,

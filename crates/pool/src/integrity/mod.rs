@@ -1,5 +1,6 @@
 //! What is damaged: the offline check, scrubs, damage as it is told to the layers above, rebuilding, and the quarantine of damaged metadata.
 
+pub(crate) mod away;
 pub(crate) mod check;
 pub(crate) mod damage;
 pub(crate) mod quarantine;

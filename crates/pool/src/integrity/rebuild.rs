@@ -32,7 +32,7 @@ const CHUNK_BESIDE_HOSTS_BYTES: u64 = PIECE_BYTES;
 /// and writing to one.
 const LEAST_MOVES_AT_ONCE: usize = 4;
 const MOST_MOVES_AT_ONCE: usize = 32;
-const MOVES_FOR_EACH_DRIVE: usize = 2;
+const MOVES_FOR_EACH_DRIVE: usize = 4;
 /// While hosts use drives, one in so many of these, as long as no less is moved than is to be at least.
 const FEWER_BESIDE_HOSTS: usize = 4;
 /// How often it is looked whether there is anything to do that could not be done before.

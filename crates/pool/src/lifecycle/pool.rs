@@ -142,7 +142,7 @@ impl Pool {
     }
 
     /// The slice that holds a volume.
-    pub(super) fn slice_of(&self, volume: VolumeId) -> Result<&Arc<Slice>, PoolError> {
+    pub(crate) fn slice_of(&self, volume: VolumeId) -> Result<&Arc<Slice>, PoolError> {
         self.slices.get(usize::from(volume.slice().0)).ok_or(PoolError::NoSuchVolume(volume))
     }
 

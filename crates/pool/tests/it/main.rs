@@ -4,6 +4,7 @@ mod absent;
 mod add_drive;
 mod ahead;
 mod allocation;
+mod away;
 mod beyond;
 mod cache;
 mod catalog;

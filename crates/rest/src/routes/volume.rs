@@ -12,7 +12,7 @@ use axum::{
     http::StatusCode,
     response::{Json, Response},
 };
-use quoin_api::{Deletion, Volume, VolumeCreate, VolumeKind, VolumeUpdate};
+use quoin_api::{Deletion, UnreadableFrom, UnreadableRanges, Volume, VolumeCreate, VolumeKind, VolumeUpdate};
 use quoin_array::VolumeSelection;
 
 /// List the volumes that match all filters; oldest first unless sorted otherwise
@@ -93,4 +93,20 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Failure> {
     server.change(async move |array| array.delete_volume(&name, deletion).await).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// List the ranges of a volume that cannot be read now: a part of the volume at a time
+#[utoipa::path(
+    get, operation_id = "list_unreadable_ranges", path = "/volumes/{name}/unreadable", tag = "volumes",
+    params(("name" = String, Path, description = "The volume, snapshot or clone"), UnreadableFrom),
+    responses((status = 200, body = UnreadableRanges), ReadProblems)
+)]
+pub(crate) async fn unreadable(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+    Query(from): Query<UnreadableFrom>,
+) -> Result<Json<UnreadableRanges>, Failure> {
+    // What does not exist is no change that was refused.
+    server.array.volume(&name)?;
+    Ok(Json(server.change(async move |array| array.unreadable_ranges(&name, from).await).await?))
 }

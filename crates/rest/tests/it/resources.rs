@@ -42,6 +42,23 @@ fn bodies_are_objects_whose_fields_are_known() {
 }
 
 #[test]
+fn what_cannot_be_read_of_a_volume_is_listed() {
+    let lab = Lab::new();
+    lab.post(VOLUMES, &volume("v1"));
+    let listed = lab.get(&format!("{VOLUMES}/v1/unreadable"));
+    let nothing = json!({
+        "volume": "v1", "size_bytes": 64 << 20, "ranges": [], "drives": [], "more_damaged": 0, "next_bytes": null,
+    });
+    assert_eq!((listed.status, &listed.body), (200, &nothing));
+    // Beyond the end there is nothing either.
+    assert_eq!(lab.get(&format!("{VOLUMES}/v1/unreadable?from_bytes={}", u64::MAX / 2)).body, nothing);
+    is_problem(&lab.get(&format!("{VOLUMES}/v9/unreadable")), 404, "not-found");
+    for query in ["from_bytes=x", "from_bytes=-1", "from=0"] {
+        is_problem(&lab.get(&format!("{VOLUMES}/v1/unreadable?{query}")), 422, "invalid");
+    }
+}
+
+#[test]
 fn lists_are_read_in_pages_and_filtered() {
     let lab = Lab::new();
     for name in ["a1", "a2", "b1", "a3"] {

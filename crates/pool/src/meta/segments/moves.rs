@@ -20,10 +20,12 @@ use crate::{
 use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A drive to which so many columns are being moved gets more only where no other one can.
-const MOVES_TO_A_DRIVE: usize = 2;
+const MOVES_TO_A_DRIVE: usize = 4;
+/// Of columns that are equally urgent so many are looked at, for the one whose drives have the least to do.
+const LOOKED_AT: usize = 32;
 
 /// A column to be made again elsewhere. Its new slab is taken until [`SegmentTable::end_move`].
 #[derive(Clone, Debug)]
@@ -51,6 +53,9 @@ impl ColumnMove {
         self.generation
     }
 }
+
+/// How urgent a column is: the further failures that its segment tolerates, then the moves that its busiest drive has under way.
+type Urgency = (usize, usize);
 
 /// What is to lie elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -136,6 +141,17 @@ impl Inner {
         free.first().map(|slab| Column { drive: *drive, slab: *slab })
     }
 
+    /// How many columns are being moved from segments that lie on each drive, and to it.
+    fn busy_with_moves(&self, under_way: &BTreeSet<SegmentId>) -> BTreeMap<DriveIndex, usize> {
+        let mut busy = BTreeMap::new();
+        let from = under_way.iter().filter_map(|id| self.segments.get(id.0 as usize));
+        let columns = from.flat_map(|segment| segment.stripes.columns.iter()).chain(&self.being_filled);
+        for column in columns {
+            *busy.entry(column.drive).or_insert(0) += 1;
+        }
+        busy
+    }
+
     /// Takes the slab for a column of a segment.
     pub(super) fn take_for_move(&mut self, id: usize, place: usize, to: Column) -> ColumnMove {
         let is_free = self.free_slabs.get_mut(&to.drive).is_some_and(|free| free.remove(&to.slab));
@@ -213,8 +229,10 @@ impl SegmentTable {
         if inner.net_free() <= kept {
             return None;
         }
-        // Of the columns that can be made, that of the segment which is nearest to losing data.
-        let mut best: Option<(usize, u32, usize, Column)> = None;
+        // Of the columns that can be made, that of the segment which is nearest to losing data, and of several of those one from
+        // drives with little to do.
+        let busy = inner.busy_with_moves(but);
+        let (mut best, mut looked_at): (Option<(Urgency, u32, usize, Column)>, _) = (None, 0);
         for id in 1..inner.segments.len() {
             let segment = &inner.segments[id];
             if !segment.holds_anything() || !segment.is_settled(&inner) || but.contains(&SegmentId(id as u32))
@@ -227,14 +245,18 @@ impl SegmentTable {
                 continue;
             }
             let left = usize::from(segment.stripes.geometry.parity).saturating_sub(gone.len());
-            if gone.len() > usize::from(segment.stripes.geometry.parity)
-                || best.is_some_and(|(least, ..)| least <= left)
-            {
-                continue;
+            // What is to be made again is read from the others.
+            let others = segment.stripes.columns.iter().enumerate().filter(|(place, _)| !places.has(*place));
+            let moves = others.filter_map(|(_, column)| busy.get(&column.drive)).copied().max().unwrap_or(0);
+            let can_be_made = gone.len() <= usize::from(segment.stripes.geometry.parity);
+            if can_be_made && best.is_none_or(|(most, ..)| (left, moves) < most) {
+                let mut found =
+                    places.iter().filter_map(|place| Some((place, inner.slab_for(segment, place)?)));
+                best = found.next().map(|(place, to)| ((left, moves), id as u32, place, to)).or(best);
             }
-            let mut found = places.iter().filter_map(|place| Some((place, inner.slab_for(segment, place)?)));
-            if let Some((place, to)) = found.next() {
-                best = Some((left, id as u32, place, to));
+            looked_at += usize::from(can_be_made && left == 0);
+            if looked_at >= LOOKED_AT && best.is_some_and(|((left, _), ..)| left == 0) {
+                break;
             }
         }
         let (_, id, place, to) = best?;
