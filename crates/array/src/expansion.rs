@@ -7,7 +7,7 @@ use crate::{Array, ArrayError, DriveFile, ExpandError, events::Told};
 use quoin_api::{self as api, Severity};
 use quoin_base::{DriveIndex, MIB};
 use quoin_drive::{Member, MemberState};
-use quoin_pool::{DriveLen, Growth, Pool, PoolError};
+use quoin_pool::{DriveLen, Growth, Pool, PoolError, PoolStats};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What lengths of files are rounded up to.
@@ -71,7 +71,7 @@ impl Array {
             }
         }
         self.tell_growth(&pool, &grown, &growth);
-        let growth = Growth { usable_after_bytes: pool.stats().usable_bytes, ..growth };
+        let growth = Growth { usable_after_bytes: usable_after(&pool.stats(), &growth), ..growth };
         Ok(view(&pool, &chosen, &growth, false))
     }
 
@@ -88,10 +88,10 @@ impl Array {
             grown.len(),
             grown.join(", "),
             growth.usable_before_bytes,
-            stats.usable_bytes
+            usable_after(&stats, growth)
         );
         let told = Told::new(self.pool_name(), crate::words::shortened(&text))
-            .change("usable_bytes", growth.usable_before_bytes, stats.usable_bytes)
+            .change("usable_bytes", growth.usable_before_bytes, usable_after(&stats, growth))
             .with("drives", grown);
         self.log().record_told(Severity::Info, told);
         self.watch_space(&stats);
@@ -246,6 +246,12 @@ fn take_what_is_there(pool: &Arc<Pool>, chosen: &mut Vec<Chosen>, are_all: bool)
         return Err(ExpandError::Refused { why }.into());
     }
     Ok(())
+}
+
+/// What hosts may fill by now. Slabs that no slice has yet count as if all domains had as many; the reckoning of the growth knows
+/// which ones have.
+fn usable_after(stats: &PoolStats, growth: &Growth) -> u64 {
+    stats.usable_bytes.min(growth.usable_after_bytes)
 }
 
 fn refused(error: PoolError) -> ArrayError {

@@ -161,18 +161,25 @@ impl PathBay {
             }
         };
         let to = sender.clone();
-        if !self.work(path.as_ref(), move || send(&to, ask())) {
+        if !self.work(path.as_ref(), ask, move |outcome| send(&to, outcome)) {
             send(&sender, Err(refused));
         }
         answer
     }
 
-    /// Has a thread work on `path`, unless one is at it still. False if so.
-    fn work(&self, path: &Path, work: impl FnOnce() + Send + 'static) -> bool {
+    /// Has a thread work on `path` and then tell what came of it, unless one is at it still. False if so.
+    fn work<T>(
+        &self,
+        path: &Path,
+        work: impl FnOnce() -> T + Send + 'static,
+        tell: impl FnOnce(T) + Send + 'static,
+    ) -> bool {
         let Some(busy) = Busy::at(&self.busy, path) else { return false };
         let started = thread::Builder::new().spawn(move || {
-            let _busy = busy;
-            work();
+            let outcome = work();
+            // NOTE: before anybody is told. Who is told may want something else of the path at once.
+            drop(busy);
+            tell(outcome);
         });
         if let Err(error) = &started {
             tracing::warn!(%error, "no thread to open {} with", path.display());
@@ -362,8 +369,8 @@ impl Bay for PathBay {
         let detached = self.emulated.iter().filter(|(_, drive)| !drive.is_attached());
         taken.extend(detached.map(|(path, _)| path.clone()));
         // Under a name that is no drive's: one search at a time.
-        self.work(Path::new(""), move || {
-            let found = search(&paths, pool, &taken);
+        let search = move || search(&paths, pool, &taken);
+        self.work(Path::new(""), search, move |found| {
             sender.send(found.into_iter().map(|(index, path)| (index, path.display().to_string())).collect());
         });
         finding
@@ -401,14 +408,25 @@ mod tests {
     fn a_path_is_free_again_when_its_thread_has_ended_even_by_a_panic() {
         let bay = PathBay::new(Vec::new(), Patience::default());
         let (release, released) = mpsc::channel::<()>();
-        assert!(bay.work(Path::new("a"), move || _ = released.recv()));
-        assert!(!bay.work(Path::new("a"), || ()), "one thread is at it");
-        assert!(bay.work(Path::new("b"), || panic!("on purpose")));
+        assert!(bay.work(Path::new("a"), move || _ = released.recv(), drop));
+        assert!(!bay.work(Path::new("a"), || (), drop), "one thread is at it");
+        assert!(bay.work(Path::new("b"), || panic!("on purpose"), |()| ()));
         drop(release);
         for path in ["a", "b"] {
-            while !bay.work(Path::new(path), || ()) {
+            while !bay.work(Path::new(path), || (), drop) {
                 thread::yield_now();
             }
+        }
+    }
+
+    #[test]
+    fn who_was_told_something_of_a_path_may_ask_for_more_at_once() {
+        let bay = PathBay::new(Vec::new(), Patience::default());
+        let path = Path::new("a");
+        for turn in 0..2000 {
+            let (sender, told) = mpsc::channel();
+            assert!(bay.work(path, || (), move |()| sender.send(()).unwrap()), "in turn {turn}");
+            told.recv().unwrap();
         }
     }
 }

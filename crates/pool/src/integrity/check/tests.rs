@@ -10,7 +10,7 @@ use crate::{
     segment::io::SegmentIo,
 };
 use quoin_base::{BlockIndex, LayerId, MIB, VolumeId};
-use quoin_drive::{HEAD_BYTES, LABEL_OFFSETS, Roles, inspect_set, open_set, root_offset};
+use quoin_drive::{HEAD_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, Roles, inspect_set, open_set, root_offset};
 use quoin_world::{Disk, Slice as Bytes};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
 use std::future::Future;
@@ -376,7 +376,9 @@ fn slabs_that_are_not_granted_and_damaged_grant_pages_are_named() {
     let in_use =
         segments.iter().find(|(_, s)| s.live_sectors > 0 && s.stripes.columns[0].drive.0 == 0).unwrap();
     let slab = in_use.1.stripes.columns[0].slab;
-    for at in [HEAD_BYTES, HEAD_BYTES + PAGE_BYTES as u64] {
+    let label = rig.disks[0].peek(LABEL_OFFSETS[0], LABEL_BYTES);
+    let label = Label::in_bytes(label.as_slice().try_into().unwrap()).unwrap();
+    for at in [0, 1].map(|copy| label.grant_page_offset(0, copy)) {
         let mut page = GrantPage::parse(&rig.disks[0].peek(at, PAGE_BYTES)).unwrap();
         page.holders[slab as usize] = 0;
         page.seal();
