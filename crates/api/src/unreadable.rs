@@ -1,6 +1,6 @@
 //! Ranges of volumes that cannot be read.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use utoipa::{IntoParams, ToSchema};
 
 /// Where to look for ranges that cannot be read.
@@ -9,9 +9,20 @@ use utoipa::{IntoParams, ToSchema};
 #[into_params(parameter_in = Query)]
 pub struct UnreadableFrom {
     /// The byte of the volume from which on to look: 0, or `next_bytes` of the answer before.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "within_a_volume")]
     #[param(required = false, maximum = 70368744177664u64)]
     pub from_bytes: u64,
+}
+
+/// No volume is larger, 64 TiB.
+const MOST_BYTES: u64 = 64 << 40;
+
+fn within_a_volume<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let bytes = u64::deserialize(deserializer)?;
+    let is_within = bytes <= MOST_BYTES;
+    is_within.then_some(bytes).ok_or_else(|| {
+        D::Error::custom(format!("{bytes} is above {MOST_BYTES}, the end of the largest volume"))
+    })
 }
 
 /// Why a range cannot be read.

@@ -154,19 +154,12 @@ impl Lane {
         self.has_stopped.until(|| self.stopped.load(Ordering::Acquire).then_some(())).await;
     }
 
-    /// The next batch with anything in it; `None` when the lane is to stop. If the lane is at an extent on a drive that
-    /// leaves, or that began under another set while a drive comes back, it is at least a watermark, which goes to the next
-    /// extent.
+    /// The next batch with anything in it; `None` when the lane is to stop. If the lane is at an extent that began under another
+    /// set of drives, it is at least a watermark, which goes to the next extent.
     async fn next(&self, journal: &Journal, at: Option<&Position>) -> Option<OpenBatch> {
-        let shall_leave = || {
-            let is_other = |at: &&Position| at.header.set.get() != journal.store.journal_set() && !at.broken;
-            let at = at.filter(is_other)?;
-            if journal.store.is_taking_back() {
-                return Some(at);
-            }
-            let leaving = journal.store.leaving();
-            at.extent.slabs.iter().any(|column| leaving.contains(&column.drive)).then_some(at)
-        };
+        // NOTE: an idle lane leaves too. As long as its extent lacks a column, another loss may take the last one; and a drive
+        // that is back or leaves waits for what began before.
+        let shall_leave = || at.filter(|at| at.header.set.get() != journal.store.journal_set() && !at.broken);
         self.wake
             .until(|| {
                 if journal.store.health().is_failed() {

@@ -123,7 +123,6 @@ impl Pool {
 
     /// Has checkpoints made until their roots know of a loss, and need nothing of the journal that began before it.
     async fn settle_loss(&self, lost_at: MembersGeneration) -> Result<(), PoolError> {
-        let _returning = self.store().begin_to_take_back();
         let settle = self.slices().iter().map(async |slice| {
             let set_from = slice.log.journal.set_from();
             // Two checkpoints will do: one for the marks, one for the journal.

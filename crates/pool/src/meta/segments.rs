@@ -316,6 +316,12 @@ impl SegmentTable {
         let mut inner = self.inner.write();
         // Slabs, and an id: one that came free, or the next.
         let (geometry, drives) = inner.choose_drives(stream, layout, but)?;
+        // No narrower and no less protected, only to be elsewhere.
+        if !but.is_empty()
+            && inner.choose_drives(stream, layout, &[]).is_none_or(|(best, _)| best != geometry)
+        {
+            return None;
+        }
         let id = match inner.free_ids.pop_first() {
             Some(id) => id,
             None => {

@@ -16,8 +16,6 @@ const REPAIR_DELAY: Duration = Duration::from_secs(60 * 60);
 pub(super) struct Absence {
     pub(super) world: OnceLock<Arc<dyn World>>,
     pub(super) delay_ms: AtomicU64,
-    /// Drives that are coming back.
-    pub(super) returning: AtomicU64,
     /// Absent drives that are there again and are read from.
     pub(super) lent: Mutex<BTreeMap<DriveIndex, Arc<Drive>>>,
 }
@@ -27,7 +25,6 @@ impl Default for Absence {
         Self {
             world: OnceLock::new(),
             delay_ms: AtomicU64::new(REPAIR_DELAY.as_millis() as u64),
-            returning: AtomicU64::new(0),
             lent: Mutex::default(),
         }
     }

@@ -23,15 +23,6 @@ use quoin_drive::{Drive, Member, MemberState, MembersCopy};
 use quoin_world::{Disk, World, atomic::Ordering};
 use std::{sync::Arc, time::Duration};
 
-/// A drive that is coming back. Until it is dropped, lanes of the journal leave extents that began before.
-pub(crate) struct Returning<'a>(&'a Store);
-
-impl Drop for Returning<'_> {
-    fn drop(&mut self) {
-        self.0.absence.returning.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 #[cfg(test)]
 impl Store {
     /// Takes the drives over, of which none is missing.
@@ -86,18 +77,6 @@ impl Store {
         let members = self.members();
         let absent = members.all.iter().filter(|member| member.state == MemberState::Absent);
         absent.map(|member| member.index).collect::<Vec<_>>().into_iter()
-    }
-
-    /// True while a drive is coming back.
-    pub(crate) fn is_taking_back(&self) -> bool {
-        self.absence.returning.load(Ordering::Acquire) > 0
-    }
-
-    /// A drive begins to come back: lanes of the journal leave what began before it was lost.
-    pub(crate) fn begin_to_take_back(&self) -> Returning<'_> {
-        self.absence.returning.fetch_add(1, Ordering::AcqRel);
-        self.health.notify();
-        Returning(self)
     }
 
     /// The drives that are back, and parts of the journal that began before may be needed.

@@ -84,11 +84,14 @@ impl History {
 
     /// A drive that can be away when the array starts: all serve, and enough of them know which drives the pool has.
     pub(super) fn some_spare(&mut self) -> Result<Option<usize>> {
-        let serve = self.listed()?.iter().filter(|drive| drive["state"] == "active").count();
+        let listed = self.listed()?;
+        let serve = listed.iter().filter(|drive| drive["state"] == "active").count();
+        // A drive that was added a moment ago does not vote yet.
+        let vote = listed.iter().filter(|drive| drive["votes"] == true).count();
         let serves_whole = serve == self.drives.all.len() && self.tolerates()?;
         let status = self.array.status()?;
         let parity = status["protection"]["tolerates"].as_u64().unwrap_or(0) as usize;
-        if !serves_whole || serve.min(5) <= parity + 1 {
+        if !serves_whole || vote <= parity + 1 {
             return Ok(None);
         }
         self.some_active(false)
