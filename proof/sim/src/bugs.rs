@@ -27,7 +27,6 @@ fn within(bug: Bug) -> u64 {
         | Bug::SkipRecoveryFlush
         | Bug::TailPastDisplaced
         | Bug::TrustPlaced
-        | Bug::KeepWaived
         | Bug::EarlyPageReuse
         | Bug::StayClosed => 400,
         Bug::EarlyExtentReuse
@@ -43,6 +42,7 @@ fn within(bug: Bug) -> u64 {
         Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
         // What was stuck seldom lands where something else has come to lie.
         Bug::TakeBackEarly | Bug::EarlyNumberReuse => 2000,
+        Bug::KeepWaived => 2000,
         Bug::SameRootSlot => 4000,
         Bug::KeepMovedRecord | Bug::GiveBackEarly | Bug::PublishAsPlaced => 1000,
         _ => 200,
