@@ -18,11 +18,12 @@ pub struct UnreadableFrom {
 const MOST_BYTES: u64 = 64 << 40;
 
 fn within_a_volume<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let bytes = u64::deserialize(deserializer)?;
-    let is_within = bytes <= MOST_BYTES;
-    is_within.then_some(bytes).ok_or_else(|| {
-        D::Error::custom(format!("{bytes} is above {MOST_BYTES}, the end of the largest volume"))
-    })
+    match u64::deserialize(deserializer)? {
+        bytes if bytes <= MOST_BYTES => Ok(bytes),
+        bytes => {
+            Err(D::Error::custom(format!("{bytes} is above {MOST_BYTES}, the end of the largest volume")))
+        }
+    }
 }
 
 /// Why a range cannot be read.

@@ -25,7 +25,7 @@ use quoin_base::{BlockNumber, ByteRange, DriveIndex, SegmentId, crc32c};
 use quoin_world::{Buf, Thread};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Bytes of a column that are made at a time, and while hosts use one of the drives: what they ask for waits behind it.
+/// Bytes of a column that are made at a time, and while hosts use drives: what they ask for waits behind it.
 const CHUNK_BYTES: u64 = 1 << 20;
 const CHUNK_BESIDE_HOSTS_BYTES: u64 = PIECE_BYTES;
 /// Columns that are made at the same time: enough to keep all drives busy while hosts are idle, each move reading from some
@@ -172,8 +172,8 @@ impl Slice {
         let of_all = MOVES_FOR_EACH_DRIVE * self.store.data_drive_count();
         let of_slice = of_all / (self.store.slice_count() as usize).max(1);
         let most = of_slice.clamp(LEAST_MOVES_AT_ONCE, MOST_MOVES_AT_ONCE);
-        let leave_room =
-            self.store.pace().do_hosts_use_any() && !self.store.rate().is_behind(self.world().now());
+        let now = self.world().now();
+        let leave_room = self.store.pace().do_hosts_use_drives(now) && !self.store.rate().is_behind(now);
         if leave_room { most / FEWER_BESIDE_HOSTS } else { most }
     }
 
@@ -229,14 +229,14 @@ impl Slice {
         let geometry = next.stripes.geometry;
         let end = next.written_bytes / u64::from(geometry.data);
         let live = self.live_in_column(next).await;
-        let mut range = self.part_from(next, &live, ByteRange::new(0, end));
+        let mut range = self.part_from(&live, ByteRange::new(0, end));
         let mut made = self.read_made(next, range, &live).await;
         while range.len > 0 {
             store.health().check()?;
             let Some(part) = made else { return Ok(false) };
             store.rate().admit(range.len, self.world()).await;
             // The next part is read while this one is written.
-            let following = self.part_from(next, &live, ByteRange::from(range.end()..end));
+            let following = self.part_from(&live, ByteRange::from(range.end()..end));
             // NOTE: both end, whatever becomes of the other.
             let write = self.write_made(next, range.offset, part);
             let (written, after) = join(write, self.read_made(next, following, &live)).await;
@@ -258,10 +258,9 @@ impl Slice {
 
     /// The part of a column that is made next, of what is left of it. It does not end in the midst of a block, which could not
     /// be verified then.
-    fn part_from(&self, next: &ColumnMove, live: &[LiveInColumn], left: ByteRange) -> ByteRange {
-        let mut drives = next.stripes.columns.iter().map(|column| column.drive).chain([next.to.drive]);
-        let is_used = drives.any(|drive| self.store.pace().do_hosts_use(drive));
-        let most = if is_used { CHUNK_BESIDE_HOSTS_BYTES } else { CHUNK_BYTES };
+    fn part_from(&self, live: &[LiveInColumn], left: ByteRange) -> ByteRange {
+        let are_used = self.store.pace().do_hosts_use_drives(self.world().now());
+        let most = if are_used { CHUNK_BESIDE_HOSTS_BYTES } else { CHUNK_BYTES };
         if left.len <= most {
             return left;
         }

@@ -15,7 +15,7 @@
 
 use quoin_base::DriveIndex;
 use quoin_world::{
-    Event, Nanos, RwLock, World,
+    Event, Mutex, Nanos, RwLock, World,
     atomic::{AtomicU64, Ordering},
 };
 use std::{sync::Arc, time::Duration};
@@ -37,6 +37,9 @@ const ALL_FROM: f64 = 0.95;
 /// A drive rests no longer at a time, and no shorter: clocks wake in steps of a millisecond.
 const LONGEST_REST: Duration = Duration::from_millis(10);
 const SHORTEST_REST: Duration = Duration::from_millis(2);
+
+/// Hosts use drives as long as their last operation is no longer ago.
+const LATELY: Duration = Duration::from_millis(100);
 
 /// Whether a request waits for the background, and the fill.
 pub(crate) type Pressure = (bool, f64);
@@ -90,6 +93,10 @@ pub(crate) struct Pace {
     drives: RwLock<Vec<Arc<DrivePace>>>,
     /// Moves under way in all slices: meanwhile reads of hosts count.
     moves: AtomicU64,
+    /// Reads and durable writes of hosts while anything was moved.
+    host_operations: AtomicU64,
+    /// How many there were when somebody looked last and found more, and when that was.
+    last_look: Mutex<(Nanos, u64)>,
 }
 
 #[derive(Default)]
@@ -146,12 +153,16 @@ impl Pace {
         let drive = self.drive(index);
         drive.durable.fetch_add(1, Ordering::Relaxed);
         drive.durable_ever.fetch_add(1, Ordering::Relaxed);
+        if self.is_moving() {
+            self.host_operations.fetch_add(1, Ordering::Relaxed);
+        }
         Durable(drive)
     }
 
     /// Counts a read that a host waits for, of any of these drives, if anything is being moved.
     pub(crate) fn host_read(&self, drives: impl Iterator<Item = DriveIndex>) -> Option<HostRead> {
-        (self.moves.load(Ordering::Relaxed) > 0).then(|| {
+        self.is_moving().then(|| {
+            self.host_operations.fetch_add(1, Ordering::Relaxed);
             let drives: Vec<_> = drives.map(|index| self.drive(index)).collect();
             for drive in &drives {
                 drive.reads.fetch_add(1, Ordering::Relaxed);
@@ -167,15 +178,18 @@ impl Pace {
         Moving(self)
     }
 
-    /// Whether hosts use a drive, as far as moves are concerned.
-    pub(crate) fn do_hosts_use(&self, index: DriveIndex) -> bool {
-        self.drive(index).figures(Work::Move, Pressure::default()).hosts_use
+    fn is_moving(&self) -> bool {
+        self.moves.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether they use any.
-    pub(crate) fn do_hosts_use_any(&self) -> bool {
-        let uses = |drive: &Arc<DrivePace>| drive.figures(Work::Move, Pressure::default()).hosts_use;
-        self.drives.read().iter().any(uses)
+    /// Whether hosts have used any drive lately, while something was moved.
+    pub(crate) fn do_hosts_use_drives(&self, now: Nanos) -> bool {
+        let operations = self.host_operations.load(Ordering::Relaxed);
+        let mut last = self.last_look.lock();
+        if last.1 != operations {
+            *last = (now, operations);
+        }
+        last.1 > 0 && now.since(last.0) < LATELY
     }
 
     /// Lets a piece of `bytes` go to a drive when it is its turn.
@@ -343,16 +357,19 @@ mod tests {
         let moving = pace.moving();
         let enter = |work| now(pace.enter(DRIVE, (work, PIECE_BYTES), &*world, || (false, 0.1)));
         drop(enter(Work::Move));
-        assert!(!pace.do_hosts_use(DRIVE));
+        let then = |ms: u64| Nanos(world.now().0 + ms * 1_000_000);
+        assert!(!pace.do_hosts_use_drives(then(0)));
         let reading = read();
-        assert!(reading.is_some() && pace.do_hosts_use(DRIVE) && pace.do_hosts_use(DriveIndex(0)));
+        assert!(reading.is_some() && pace.do_hosts_use_drives(then(0)) && pace.do_hosts_use_drives(then(99)));
+        assert!(!pace.do_hosts_use_drives(then(100)), "drives that nothing is moved to do not stay in use");
         let first = enter(Work::Move).unwrap();
         assert!(enter(Work::Move).is_none(), "beside a read, one at a time");
         assert!(enter(Work::Rows).is_some(), "rows do not mind reads");
         first.done(Nanos(world.now().0 + 5_000_000), (false, 0.1));
         assert!(enter(Work::Move).is_none(), "the drive rests after it");
         drop(reading);
-        assert!(pace.do_hosts_use(DriveIndex(0)), "until the next piece, a read that came in between counts");
+        drop(pace.durable(DriveIndex(0)));
+        assert!(pace.do_hosts_use_drives(then(200)), "a write counts like a read");
         drop(moving);
         assert!(read().is_none());
     }
