@@ -14,14 +14,39 @@
 //! 3. It is active again only when no part of the journal that is needed began before it was lost: a column of the journal that
 //!    lacks batches must not be asked which there were.
 //! 4. Only a drive comes back that knows of no table of members with which it could have gone on by itself: none as new as the
-//!    one that made it absent.
+//!    one that made it absent, unless that never was in force.
+//!
+//! # Example of a table that never was in force
+//! 1. Drives 0, 1 and 2 vote. A change is written to them, as table 8. Power fails when only drive 2 has it.
+//! 2. The pool is opened without drive 2, under a later epoch. Drives 0 and 1 have table 7, and table 8 of this opening says that
+//!    2 is absent.
+//! 3. Drive 2 is back, with a table 8 that the others do not know. It calls 0 and 1 voters. Had it been in force, both would
+//!    have had it when the pool was opened. So nothing counted under it, and the drive is as it was when power failed.
+//!
+//! Had drive 2 gone on by itself, its table would call only those voters that were with it then. None of them is a member here:
+//! it would not have been taken back, for the same reason.
 
 use super::{Store, unreadable::reads_otherwise};
-use crate::error::PoolError;
+use crate::{
+    bugs::{Bug, planted},
+    error::PoolError,
+};
 use quoin_base::{DriveIndex, Epoch, MembersGeneration};
-use quoin_drive::{Drive, Member, MemberState, MembersCopy};
+use quoin_drive::{Drive, Member, MemberState, Members, MembersCopy};
 use quoin_world::{Disk, World, atomic::Ordering};
 use std::{sync::Arc, time::Duration};
+
+/// Whether a table that an absent drive has never was in force: a change that was interrupted left it there. Every voter of a
+/// table has it before it counts, and one of these is a member now, which went on from an older table under a later epoch.
+fn never_counted(table: &Members, absent: DriveIndex, members: &Members) -> bool {
+    let is_here = |voter: &Member| {
+        let member = members.get(voter.index);
+        member.is_some_and(|member| member.drive == voter.drive && member.is_needed())
+    };
+    let mut others = table.voters().filter(|voter| voter.index != absent && voter.is_needed());
+    // NOTE: of an earlier epoch. The next opening goes by the newest table that any drive has, and this one stays where it is.
+    table.epoch < members.epoch && others.any(is_here) || planted(Bug::TakeBackGone)
+}
 
 #[cfg(test)]
 impl Store {
@@ -122,12 +147,13 @@ impl Store {
             return Err(refuse("its label and the pool's table of members do not agree".into()));
         }
         // It must not have gone on by itself: what it acknowledged then is nowhere else.
-        let newest = drive.read_members().await.into_iter().filter_map(|copy| match copy {
-            MembersCopy::Sound(members) => Some(members.generation),
+        let tables = drive.read_members().await.into_iter().filter_map(|copy| match copy {
+            MembersCopy::Sound(table) => Some(table),
             MembersCopy::Blank | MembersCopy::Damaged(_) => None,
         });
+        let mut newer = tables.filter(|table| table.generation >= member.failed_at);
         let has_gone_on =
-            newest.max().is_some_and(|newest| newest >= member.failed_at) || drive.epoch() > self.epoch();
+            newer.any(|table| !never_counted(&table, label.index, &members)) || drive.epoch() > self.epoch();
         if has_gone_on {
             return Err(refuse(
                 "it knows of changes that this pool does not know: it was used without the other drives; erase it and add it \

@@ -16,7 +16,7 @@ use crate::{
 };
 use futures_util::future::join_all;
 use quoin_base::{DriveIndex, Epoch};
-use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, MemberState, Members, MembersCopy};
+use quoin_drive::{Drive, DriveError, MEMBERS_OFFSETS, Member, MemberState, Members, MembersCopy};
 use quoin_world::{
     AsyncMutex, Mutex,
     atomic::{AtomicU64, Ordering},
@@ -228,15 +228,17 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a table to the voters of the one before that are still needed. Returns which of them failed, if any did.
+    /// Writes a table to the voters of the one before that are still needed, and to its own. Returns which of them failed, if any
+    /// did.
     async fn write_to_voters(
         &self,
         before: &Members,
         after: &Members,
     ) -> Result<(), Vec<(DriveIndex, DriveError)>> {
         let is_heard = |drive: &&Arc<Drive>| {
-            let voted = before.get(drive.index()).is_some_and(|member| member.votes);
-            voted && after.get(drive.index()).is_some_and(|member| member.is_needed())
+            let votes = |members: &Members| members.get(drive.index()).is_some_and(|member| member.votes);
+            let is_needed = after.get(drive.index()).is_some_and(Member::is_needed);
+            is_needed && (votes(before) || votes(after))
         };
         let write = async |drive: &Arc<Drive>| (drive.index(), drive.write_members(after).await);
         let written = join_all(self.drives().filter(is_heard).map(write)).await;

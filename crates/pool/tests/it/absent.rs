@@ -1,11 +1,12 @@
 //! Drives that go away and come back: what they held is kept, what they missed is made again, and nothing is lost.
 
-use crate::rig::{Rig, create, pattern, read};
-use quoin_base::{DriveIndex, Layout, MIB, VolumeId};
-use quoin_drive::MemberState;
-use quoin_pool::{Pool, PoolError};
+use crate::rig::{Rig, create, options, pattern, read};
+use quoin_base::{DriveIndex, Epoch, HolderId, Layout, MIB, VolumeId};
+use quoin_drive::{Drive, DriveSet, MemberState, MembersCopy};
+use quoin_pool::{Pool, PoolError, PoolOptions};
 use quoin_world::{Disk, World};
 use std::{sync::Arc, time::Duration};
+use uuid::Uuid;
 
 const WRITE: u64 = 64 << 10;
 const WRITES: u64 = 60;
@@ -164,7 +165,7 @@ fn the_delay_is_live_and_a_failed_drive_is_not_waited_for() {
 }
 
 #[test]
-fn a_drive_that_was_opened_without_the_others_is_not_taken_back() {
+fn only_an_absent_drive_is_taken_back() {
     let rig = Rig::protected(9, layout("mirror"), 24 * MIB);
     let pool = rig.open();
     let disks = rig.disks.clone();
@@ -179,4 +180,120 @@ fn a_drive_that_was_opened_without_the_others_is_not_taken_back() {
         let refused = pool.take_back(other).await.unwrap_err();
         assert!(matches!(refused, PoolError::Refused(_)), "{refused}");
     });
+}
+
+/// Opens the pool with these disks only, as an administrator asked for.
+fn open_with_only(rig: &Rig, disks: &[usize]) -> Arc<Pool> {
+    for (at, disk) in rig.disks.iter().enumerate() {
+        if disks.contains(&at) { disk.revive() } else { disk.vanish() }
+    }
+    let there: Vec<_> = rig.disks.iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect();
+    let options = PoolOptions { without_missing: true, ..options() };
+    rig.run(|world| async move {
+        let set = DriveSet::open_some(there).await.unwrap();
+        Pool::open(world, set.drives, options).await.unwrap()
+    })
+}
+
+/// A drive is used by itself, and then the others without it. Whether it is taken back then.
+fn takes_back_one_that_went_on_alone() -> bool {
+    let rig = Rig::of_drives(10, layout("mirror"), 2, 32 * MIB);
+    let pool = rig.open();
+    let volume = rig.run(|_| async move {
+        let volume = create(&pool).await;
+        fill(&pool, volume, 0).await;
+        pool.close().await.unwrap();
+        volume
+    });
+    for alone in [1, 0] {
+        let pool = open_with_only(&rig, &[alone]);
+        rig.run(|_| async move {
+            fill(&pool, volume, 1000 + alone as u64).await;
+            pool.close().await.unwrap();
+        });
+    }
+    let pool = open_with_only(&rig, &[0]);
+    rig.disks[1].revive();
+    let disk = rig.disks[1].clone();
+    rig.run(|_| async move {
+        match pool.take_back(disk).await {
+            Ok(_) => true,
+            Err(PoolError::Refused(why)) => {
+                assert!(why.contains("it was used without the other drives"), "{why}");
+                all_is_there(&pool, volume, 1000).await;
+                false
+            }
+            Err(error) => panic!("{error}"),
+        }
+    })
+}
+
+#[test]
+fn a_drive_that_went_on_alone_is_not_taken_back() {
+    assert!(!takes_back_one_that_went_on_alone());
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_drive_that_went_on_alone_and_is_taken_back_is_found() {
+    use quoin_pool::bugs::{Bug, plant};
+    plant(Some(Bug::TakeBackGone));
+    let taken_back = takes_back_one_that_went_on_alone();
+    plant(None);
+    assert!(taken_back);
+}
+
+#[test]
+fn a_table_that_was_never_in_force_does_not_keep_a_drive_from_coming_back() {
+    // So many changes were interrupted when only this drive had them. Of seven drives another one votes in its place.
+    for (changes, drives) in [(1, 5), (2, 7), (5, 5)] {
+        let rig = Rig::of_drives(11, layout("mirror"), drives, 32 * MIB);
+        let pool = rig.open();
+        let volume = rig.run(|_| async move {
+            let volume = create(&pool).await;
+            fill(&pool, volume, 0).await;
+            pool.drain().await.unwrap();
+            volume
+        });
+        rig.world.crash();
+        let disks = rig.disks.clone();
+        rig.run(|_| async move {
+            // Of an opening that went no further: it raises the epoch of all drives first.
+            let mut opened = Vec::new();
+            for disk in disks {
+                let drive = Drive::open(disk as Arc<dyn Disk>).await.unwrap();
+                let drive = drive.attach(HolderId(Uuid::from_u128(1)));
+                drive.raise_epoch(Epoch(drive.epoch().0 + 1)).await.unwrap();
+                opened.push(drive);
+            }
+            let drive = &opened[1];
+            let tables = drive.read_members().await.into_iter().filter_map(|copy| match copy {
+                MembersCopy::Sound(table) => Some(table),
+                MembersCopy::Blank | MembersCopy::Damaged(_) => None,
+            });
+            let mut table = tables.max_by_key(|table| table.age()).unwrap();
+            assert!(table.get(DriveIndex(1)).unwrap().votes);
+            table.epoch = drive.epoch();
+            for _ in 0..changes {
+                table.generation = table.generation.next();
+                drive.write_members(&table).await.unwrap();
+            }
+        });
+        let others: Vec<_> = (0..drives).filter(|drive| *drive != 1).collect();
+        let pool = open_with_only(&rig, &others);
+        let disk = rig.disks[1].clone();
+        rig.run(|world| async move {
+            assert_eq!(state(&pool, 1), MemberState::Absent);
+            fill(&pool, volume, 1000).await;
+            pool.drain().await.unwrap();
+            disk.revive();
+            assert_eq!(pool.take_back(disk).await.unwrap(), DriveIndex(1), "{changes}");
+            protected(&*world, &pool, 1).await;
+            all_is_there(&pool, volume, 1000).await;
+            pool.close().await.unwrap();
+        });
+        rig.check();
+        let pool = rig.open();
+        rig.run(|_| async move { all_is_there(&pool, volume, 1000).await });
+    }
 }
