@@ -110,7 +110,8 @@ pub(crate) struct Root {
     pub catalog_records: U64,
     /// Layer ids from here on were not given out.
     pub next_layer: U32,
-    pub reserved: U32,
+    /// So many pages of metadata may be dirty before a checkpoint is made, in force when it was written; 0: not recorded.
+    pub dirty_pages: U32,
     /// Generation of the newest table of members whose losses the segment table knows.
     pub members: U64,
     pub reserved1: [u8; 128],

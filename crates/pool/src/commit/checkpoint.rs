@@ -272,6 +272,7 @@ fn new_root(slice: &Slice, generation: CheckpointGeneration) -> Root {
     root.epoch = slice.store.epoch().0.into();
     root.generation = generation.0.into();
     root.slice = u32::from(slice.id().0).into();
+    root.dirty_pages = slice.dirty_pages().into();
     root
 }
 

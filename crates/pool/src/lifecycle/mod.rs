@@ -5,6 +5,7 @@ mod adding;
 pub(crate) mod converting;
 pub(crate) mod counters;
 pub(crate) mod create;
+mod dirty_limit;
 pub(crate) mod evacuation;
 pub(crate) mod growing;
 pub(crate) mod layouts;

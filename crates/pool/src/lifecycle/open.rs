@@ -46,9 +46,6 @@ use std::{
 #[cfg(test)]
 mod tests;
 
-/// Dirty metadata below which a checkpoint would hardly ever not be due.
-const LEAST_DIRTY_BYTES: u64 = 256 << 10;
-
 /// What the root of a pool leads to without the journal.
 pub(crate) struct Opened {
     pub root: Root,
@@ -60,23 +57,6 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Metadata that may be dirty: a small pool cannot set aside as much for checkpoints as a large one, nor one whose
-    /// space was promised to volumes when less was set aside.
-    fn dirty_bytes(&self, options: &PoolOptions) -> u64 {
-        let slab_bytes = u64::from(self.io.store.slab_bytes());
-        let usage = self.io.segments.usage();
-        let slabs = self.io.segments.fair_slabs(&self.io.store);
-        let most = options.dirty_bytes.min(slabs * slab_bytes / 32).max(LEAST_DIRTY_BYTES);
-        let promised = self.promised_bytes();
-        let halves = iter::successors(Some(most), |dirty| Some(dirty / 2));
-        let keeps =
-            |&dirty: &u64| usage.net_live_data.saturating_add(promised) <= self.gauge(dirty, options).limit();
-        match promised {
-            0 => most,
-            _ => halves.take_while(|&dirty| dirty >= LEAST_DIRTY_BYTES).find(keeps).unwrap_or(most),
-        }
-    }
-
     /// What is promised to volumes at the checkpoint, beside what they own.
     pub(crate) fn promised_bytes(&self) -> u64 {
         self.promised_bytes_of(|leaf| leaf.reserved_bytes)
@@ -101,10 +81,10 @@ impl Opened {
 
     /// The space gauge of the pool as it is on the drives.
     pub(crate) fn space(&self, options: &PoolOptions) -> Space {
-        self.gauge(self.dirty_bytes(options), options)
+        self.gauge(self.dirty_bytes(options, false), options)
     }
 
-    fn gauge(&self, dirty_bytes: u64, options: &PoolOptions) -> Space {
+    pub(super) fn gauge(&self, dirty_bytes: u64, options: &PoolOptions) -> Space {
         let store = &self.io.store;
         let (slab_bytes, block_bytes) = (u64::from(store.slab_bytes()), u64::from(store.block_bytes()));
         let segments = &self.io.segments;
@@ -203,8 +183,9 @@ impl ReadSlice {
             next_sequence,
             idle_after: options.idle_after,
         }));
-        let options = PoolOptions { dirty_bytes: opened.dirty_bytes(&options), ..options };
-        let space = opened.space(&options);
+        let dirty_bytes = opened.dirty_bytes(&options, !replay.records.is_empty());
+        let options = PoolOptions { dirty_bytes, ..options };
+        let space = opened.gauge(dirty_bytes, &options);
         let Opened { io, pages, catalog, mut records, .. } = opened;
         records.limit_pieces(options.catalog_records_per_page);
         let layers = Layers::from_image(&catalog);
@@ -315,13 +296,16 @@ impl Slice {
         Ok(())
     }
 
-    /// Has the newest root say that the journal goes on, before it does.
+    /// Has the newest root say that the journal goes on, and beside how much dirty metadata, before it does.
     async fn begin_to_write(&self) -> Result<Root, PoolError> {
-        let root = self.metadata.root();
-        if root.closed.get() == 0 || planted(Bug::StayClosed) {
+        let (root, dirty_pages) = (self.metadata.root(), self.dirty_pages());
+        let is_said = root.closed.get() == 0 && root.dirty_pages.get() == dirty_pages;
+        if is_said || planted(Bug::StayClosed) {
             return Ok(root);
         }
-        let root = following(&root, self.store.epoch(), false);
+        let mut root = following(&root, self.store.epoch(), false);
+        root.dirty_pages = dirty_pages.into();
+        root.seal();
         self.harden_root(root).await?;
         Ok(root)
     }

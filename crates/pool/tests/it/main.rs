@@ -18,6 +18,7 @@ mod flipped;
 mod freed;
 mod grants;
 mod growing;
+mod grown;
 mod join_journal;
 mod layer_ids;
 mod layouts;
