@@ -29,6 +29,9 @@ impl Pool {
     /// [`PoolError::Refused`] with the drive and the reason, if one cannot grow so.
     pub fn growth(&self, wanted: &[DriveLen]) -> Result<Growth, PoolError> {
         let drives = self.store().growth_of(wanted)?;
+        if let Some(refused) = self.store().too_much_growth(&drives) {
+            return Err(refused);
+        }
         let usable_before_bytes = self.stats().usable_bytes;
         let more = self.net_with(&drives).saturating_sub(self.net_with(&[]));
         let usable_after_bytes = usable_before_bytes + self.slices()[0].space.bytes_of(more);

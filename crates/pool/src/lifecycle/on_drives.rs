@@ -2,10 +2,11 @@
 
 use crate::{
     lifecycle::slice::Slice,
+    meta::Domain,
     store::{Loss, Tenant},
 };
 use quoin_base::{DriveIndex, MembersGeneration};
-use std::sync::Weak;
+use std::{collections::BTreeMap, sync::Weak};
 
 /// A slice that may have been closed.
 pub(super) struct OnDrives(pub(super) Weak<Slice>);
@@ -54,6 +55,10 @@ impl Tenant for OnDrives {
             slice.lay_out();
             slice.requests.nudge();
         }
+    }
+
+    fn cannot_count(&self, new: &BTreeMap<Domain, u64>) -> Option<String> {
+        self.0.upgrade().and_then(|slice| slice.cannot_count(new))
     }
 
     fn join_journal(&self, drive: DriveIndex) {

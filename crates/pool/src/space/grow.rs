@@ -5,8 +5,14 @@
 //! slabs, and other slices give back what they can spare. The pool is full only when neither brings any.
 
 use super::{Overhead, Promise, RESERVE_PART, Space};
-use crate::{error::PoolError, lifecycle::slice::Slice, meta::table_slabs_for, store::Standing};
+use crate::{
+    error::PoolError,
+    lifecycle::slice::Slice,
+    meta::{Domain, table_slabs_for},
+    store::Standing,
+};
 use quoin_world::atomic::Ordering;
+use std::collections::BTreeMap;
 
 /// Segments of room that a slice has at least when it begins to serve, and keeps beside its reserve when it gives slabs back.
 const LEAST_ROOM_SEGMENTS: u64 = 2;
@@ -56,6 +62,15 @@ impl Space {
     pub(crate) fn bytes_of(&self, slabs: u64) -> u64 {
         let held = self.slabs();
         self.total_of(held + slabs).saturating_sub(self.total_of(held))
+    }
+
+    /// Whether so many net slabs, beside so many slabs of drives for the segment table, hold all that is taken and `charged`, or
+    /// as much as there is room for now.
+    pub(crate) fn bears(&self, slabs: u64, table_slabs: u64, charged: u64) -> bool {
+        let overhead = self.overhead();
+        let live_meta = self.metadata.load(Ordering::Relaxed);
+        let held = self.filled_beside(slabs, overhead.net(table_slabs));
+        held.saturating_sub(overhead.metadata(2 * live_meta)) >= self.limit().min(self.taken(charged))
     }
 
     /// What is live, promised and `charged`.
@@ -146,6 +161,24 @@ impl Slice {
         let overhead = Overhead::of(&layouts);
         self.segments.table.set_layouts(layouts);
         self.space.relay(self.segments.table.usage().host_slabs, overhead);
+    }
+
+    /// Why it could not keep count of so many slabs more in these domains, if so: the segment table would take slabs of other
+    /// drives that are not free, or without which they could not hold what they do.
+    pub(crate) fn cannot_count(&self, new: &BTreeMap<Domain, u64>) -> Option<String> {
+        let counted = self.segments.table.counted_with(new);
+        let least = counted.free_before.min(self.space.clean_below());
+        let charged = self.buffer.charged_blocks();
+        let is_borne = counted.free_after.is_some_and(|free| free >= least)
+            && self.space.bears(counted.host_slabs, counted.table_columns, charged);
+        (counted.more > 0 && !is_borne).then(|| {
+            let (slabs, slab_bytes) = (new.values().sum::<u64>(), self.store.slab_bytes());
+            format!(
+                "to keep count of {slabs} slabs of {slab_bytes} bytes more, the segment table takes {} slabs in each of {} fault \
+                 domains, and drives of the others have too few free",
+                counted.more, counted.copies
+            )
+        })
     }
 
     /// Takes the least that the slice needs, before it serves.

@@ -299,6 +299,11 @@ impl Space {
         let overhead = self.overhead();
         let reckoned = overhead.table(table_slabs_for(overhead.raw_for_hosts(slabs), self.slab_bytes));
         let table_slabs = reckoned.max(overhead.net(self.table_slabs.load(Ordering::Relaxed)));
+        self.filled_beside(slabs, table_slabs)
+    }
+
+    /// What so many slabs hold beside the reserve and so many net slabs of the segment table.
+    fn filled_beside(&self, slabs: u64, table_slabs: u64) -> u64 {
         slabs.saturating_sub(self.reserve_slabs(slabs) + table_slabs) * self.filled_bytes
     }
 

@@ -12,13 +12,13 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::MAX_TABLE_SLABS,
-    meta::least_table_slabs,
+    meta::{Domain, least_table_slabs},
     space::Overhead,
 };
 use quoin_base::{DriveId, DriveIndex, MembersGeneration, SliceId};
 use quoin_drive::{Drive, Label, MAX_MEMBERS, Member, MemberState, Roles, slabs_start};
 use quoin_world::{Disk, atomic::Ordering};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 impl Store {
     /// Adds a drive. On return it is a member, durably, and its slabs are ungranted. What is on the disk is overwritten.
@@ -50,6 +50,11 @@ impl Store {
         let journal_slabs = if roles.journal { self.journal_slabs_of_added() } else { 0 };
         if let Some(why) = self.slabs_problem(disk.len_bytes(), roles, journal_slabs) {
             return Err(refuse(why));
+        }
+        if let Some(why) =
+            self.counting_problem(disk.len_bytes(), &domain, journal_slabs).filter(|_| roles.data)
+        {
+            return Err(refuse(format!("{why}; take a smaller drive, or add drives in other domains first")));
         }
 
         // Who it is, and that its slabs are ungranted. It is fenced like the others, and an opening does not count it in yet.
@@ -155,6 +160,23 @@ impl Store {
                 held + new
             )
         })
+    }
+
+    /// Why the pool could not keep count of the slabs of a drive of this size in this domain, if so.
+    fn counting_problem(&self, len_bytes: u64, domain: &str, journal_slabs: u32) -> Option<String> {
+        let all = len_bytes.saturating_sub(slabs_start(len_bytes, self.slab_bytes()))
+            / u64::from(self.slab_bytes());
+        let members = self.members();
+        let of_domain = members.all.iter().find(|member| !domain.is_empty() && member.domain == domain);
+        let number = of_domain.map_or(members.next_index, |member| member.index.0);
+        self.cannot_count([(Domain(number), all.saturating_sub(journal_slabs.into()))].into())
+    }
+
+    /// Why the slices could not keep count of so many slabs more in each domain, if so.
+    pub(super) fn cannot_count(&self, mut new: BTreeMap<Domain, u64>) -> Option<String> {
+        // Each takes a part of them.
+        new.values_mut().for_each(|slabs| *slabs = slabs.div_ceil(self.slice_count()));
+        self.tenants.lock().iter().find_map(|tenant| tenant.cannot_count(&new))
     }
 
     /// Slabs of a new drive may be granted from now on. The only slice of a pool takes all of them, so that it writes to all

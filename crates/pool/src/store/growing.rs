@@ -23,7 +23,7 @@ use crate::{
 use quoin_base::{DriveIndex, SliceId};
 use quoin_drive::{Drive, Label, Member, MemberState};
 use quoin_world::atomic::Ordering;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// How long a drive is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,20 @@ impl Store {
         Ok(all)
     }
 
+    /// Why the pool could not keep count of the slabs of these drives, all of them together, if so.
+    pub(crate) fn too_much_growth(&self, all: &[DriveGrowth]) -> Option<PoolError> {
+        let (domains, mut new) = (self.domains(), BTreeMap::new());
+        for DriveGrowth { drive, before, after, .. } in all {
+            if let Some(domain) = domains.get(drive) {
+                *new.entry(*domain).or_default() += u64::from(after.slabs - before.slabs);
+            }
+        }
+        let why = self.cannot_count(new)?;
+        Some(PoolError::Refused(format!(
+            "the drives cannot grow: {why}; grow by less, or grow other drives too"
+        )))
+    }
+
     fn growth_of_one(&self, wanted: DriveLen) -> Result<DriveGrowth, String> {
         let DriveLen { drive: index, len_bytes } = wanted;
         let members = self.members();
@@ -131,6 +145,12 @@ impl Store {
     ///
     /// If it fails while the pool stays online, that drive may be longer, which the next attempt or opening settles.
     pub(crate) async fn grow_drives(&self, wanted: &[DriveLen]) -> (Vec<DriveGrowth>, Result<(), PoolError>) {
+        // NOTE: of all of them at once. Each may bring the room that copies of the table take of another.
+        if let Ok(all) = self.growth_of(wanted)
+            && let Some(refused) = self.too_much_growth(&all)
+        {
+            return (Vec::new(), Err(refused));
+        }
         let (mut grown, mut outcome) = (Vec::new(), Ok(()));
         for wanted in wanted {
             match self.grow_drive(*wanted).await {

@@ -93,6 +93,9 @@ pub(crate) trait Tenant: Send + Sync {
     /// Other drives take new data than before.
     fn lay_out(&self);
 
+    /// Why it could not keep count of so many slabs more in these domains, if so.
+    fn cannot_count(&self, new: &BTreeMap<Domain, u64>) -> Option<String>;
+
     /// A drive is one of the journal's set, as the table of members in force says.
     fn join_journal(&self, drive: DriveIndex);
 

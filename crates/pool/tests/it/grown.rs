@@ -1,4 +1,5 @@
-//! A pool that is filled after it grew: what hosts were told of stays theirs over restarts, and the pool goes on.
+//! A pool that is filled after it grew, and drives much larger than the others: what hosts were told of stays theirs over
+//! restarts, and the pool goes on.
 //!
 //! The pools are small, so the dirty metadata that is allowed for depends on their size.
 
@@ -136,4 +137,54 @@ fn a_pool_that_grew_and_was_filled_goes_on_after_restarts() {
             }
         }
     }
+}
+
+/// A drive many times as large as the others brings a larger segment table, whose copies take slabs of the others too: it is
+/// refused where these have too few, before anything changes, and otherwise the pool goes on.
+#[test]
+fn a_drive_much_larger_than_the_others_is_kept_count_of_or_refused() {
+    let (mut refused, mut added) = (0, 0);
+    for (seed, text) in (10..).zip(["mirror", "raid5", "none"]) {
+        for (times, is_full) in
+            [(1, true), (4, true), (16, true), (40, true), (120, true), (4, false), (40, false)]
+        {
+            let what = format!("{text}, {times} times as large, full: {is_full}");
+            let rig = Rig::of_drives(seed, text.parse().unwrap(), 4, 24 * MIB);
+            let pool = rig.open();
+            let large = rig.world.disk("large", times * 24 * MIB + MIB);
+            let told = what.clone();
+            let is_added = rig.run(|world| async move {
+                let (volume, mut written) = (create(&pool).await, Written::default());
+                if is_full {
+                    written.fill(&pool, volume).await;
+                } else {
+                    written.write(&pool, volume, 0).await.unwrap();
+                }
+                pool.drain().await.unwrap();
+                let (before, members) = (pool.stats().usable_bytes, pool.members());
+                let outcome = pool.add_drive(&*world, large, String::new()).await;
+                match &outcome {
+                    Ok(_) => {}
+                    Err(PoolError::Refused(why)) => {
+                        assert!(why.contains("to keep count of"), "{told}: {why}");
+                        assert_eq!((pool.stats().usable_bytes, pool.members()), (before, members), "{told}");
+                    }
+                    Err(error) => panic!("{told}: {error}"),
+                }
+                for _ in 0..2 {
+                    written.overwrite(&pool, volume, 3).await;
+                    written.fill(&pool, volume).await;
+                    pool.drain().await.unwrap();
+                }
+                written.verify(&pool, volume).await;
+                assert!(pool.stats().usable_bytes + MIB > before, "{told}: {before}, {:?}", pool.stats());
+                assert!(matches!(pool.state(), PoolState::Online), "{told}: {:?}", pool.state());
+                pool.close().await.unwrap();
+                outcome.is_ok()
+            });
+            assert!(is_added || times > 4, "{what}: refused");
+            (refused, added) = (refused + u32::from(!is_added), added + u32::from(is_added));
+        }
+    }
+    assert!(refused > 1 && added > 8, "{refused} refused, {added} added");
 }

@@ -37,7 +37,7 @@ impl Inner {
         layouts.net_for_hosts(&self.held_by_domain(layouts))
     }
 
-    fn held_by_domain(&self, layouts: &Layouts) -> BTreeMap<Domain, u64> {
+    pub(super) fn held_by_domain(&self, layouts: &Layouts) -> BTreeMap<Domain, u64> {
         by_domain(layouts, self.held_slabs.iter().map(|(drive, held)| (*drive, *held)))
     }
 
@@ -125,7 +125,10 @@ struct Room {
     roomiest: Reverse<DriveIndex>,
 }
 
-fn by_domain(layouts: &Layouts, of_drives: impl Iterator<Item = (DriveIndex, u64)>) -> BTreeMap<Domain, u64> {
+pub(super) fn by_domain(
+    layouts: &Layouts,
+    of_drives: impl Iterator<Item = (DriveIndex, u64)>,
+) -> BTreeMap<Domain, u64> {
     let mut sums = BTreeMap::new();
     for (drive, slabs) in of_drives {
         if let Some(domain) = layouts.domain(drive) {

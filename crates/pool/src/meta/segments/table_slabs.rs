@@ -36,6 +36,8 @@ use quoin_stripe::Column;
 use quoin_world::Mutex;
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
 
+mod room;
+
 struct TableSlab {
     columns: Arc<[Column]>,
     /// Those that the last durable root names, if the next one will name others.
