@@ -18,7 +18,6 @@ const SLICES_SEEDS: &str = "60";
 /// Seeds of pools whose data is protected, with copies and with parity.
 const PROTECTED_SEEDS: &str = "40";
 /// Seeds in which volumes get other layouts.
-const POLICIES_FROM: &str = "12";
 const POLICIES_SEEDS: &str = "30";
 /// Seeds in which drives go away and come back.
 const VANISH_SEEDS: &str = "20";
@@ -75,9 +74,7 @@ const STEPS: &[Step] = &[
     }),
     ("simulation with policies", || {
         ["mirror", "raid5"].into_iter().try_for_each(|layout| {
-            let seeds = ["--from", POLICIES_FROM, "--seeds", POLICIES_SEEDS];
-            let args: Vec<_> =
-                seeds.into_iter().chain(["--layout", layout, "--policies"]).map(str::to_owned).collect();
+            let args = ["--seeds", POLICIES_SEEDS, "--layout", layout, "--policies"].map(str::to_owned);
             program("debug", "quoin-sim", As::User, &args)
         })
     }),

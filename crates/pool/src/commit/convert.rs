@@ -12,6 +12,8 @@
 //!    forks share is moved to the strongest layout that any of them wants, and never to a weaker one.
 //! 3. That a layer is converted is recorded by the checkpoint that has its last move, or by a later one. After a crash before
 //!    that it is walked again, and what was moved is passed over.
+//! 4. A layer counts as uneven from before its first block moves. So what was moved moves back if something else is wanted
+//!    again before the walk ends, also where that is what the layer was laid out as before.
 
 use crate::{
     commit::{
@@ -126,14 +128,17 @@ impl Committer {
             }
         }
         // What takes more room than it does now needs it.
-        let is_heavier = Weight::of(tag, slice.store.layout()).is_more();
-        if is_heavier && !blocks.is_empty() && !slice.has_room_for(&layer, blocks.len() as u64) {
+        if self.takes_more(tag, &blocks) && !slice.has_room_to_convert(&layer, blocks.len() as u64) {
             slice.converting().set_lacks_room(true);
             walk.from = blocks.iter().map(|block: &LiveBlock| block.address.index).min().unwrap_or(walk.from);
             self.conversions().walk = Some(walk);
             return Ok(false);
         }
         slice.converting().set_lacks_room(false);
+        // NOTE: before the first move. If something else is wanted again before the walk ends, what was moved must move back.
+        if !blocks.is_empty() && layer.gets(tag, &slice.forks.read()) {
+            walk.mixes += 1;
+        }
         // What can be read goes to its new place.
         let met = blocks.len();
         self.read_live(&mut blocks).await;
@@ -148,6 +153,14 @@ impl Committer {
         self.rest(began);
         self.committed();
         Ok(true)
+    }
+
+    /// Whether blocks may take more room with a tag than where they are: also those of volumes that get the pool's layout again
+    /// and had a lighter one.
+    fn takes_more(&self, tag: Option<Layout>, blocks: &[LiveBlock]) -> bool {
+        let slice = &self.slice;
+        let is_heavier = Weight::of(tag, slice.store.layout()).is_more() && !blocks.is_empty();
+        is_heavier || slice.segments.table.takes_more(tag, blocks.iter().map(|block| block.place.location))
     }
 
     /// The layer to go on with. `None`: there is none.
@@ -191,11 +204,14 @@ impl Committer {
     /// A walk has met every block.
     fn end_walk(&mut self, layer: &Layer, walk: Walk) {
         let slice = self.slice.clone();
+        // NOTE: layouts change under this lock.
+        let layers = slice.forks.read();
         slice.converting().ended(layer.id);
         if walk.is_incomplete {
             tracing::warn!(layer = %layer.id, "some of what is to be laid out otherwise cannot be read, and stays where it is");
         } else if walk.mixes == layer.mixes() {
-            layer.set_laid(Laid::As(walk.tag));
+            layer.set_laid(walk.tag);
+            drop(layers);
             self.conversions().has_converted = true;
             slice.requests.catalog_changed();
         } else {

@@ -35,6 +35,7 @@ use crate::{
 };
 use futures_util::{StreamExt, future::try_join, stream};
 use quoin_base::{BlockNumber, LayerId, Layout, Sequence};
+use quoin_world::atomic::Ordering;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Blocks composed, or pages fetched, at the same time.
@@ -470,6 +471,15 @@ impl Committer {
             .any_charged(|key, newest| self.retries.was_tried(key, newest) || waiting.contains(&key.layer))
     }
 
+    /// Notes that the layer of a block gets something in a segment with this tag. If that is not how the rest of it is laid out,
+    /// because drives allow another layout than before, it is looked through even if drives are as before by then.
+    fn note_tag(&self, block: &Composed, tag: Option<Layout>) {
+        let layers = self.slice.forks.read();
+        if block.layer.as_ref().is_some_and(|layer| layer.gets(tag, &layers)) {
+            layers.laid_out.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
     /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
     /// block.
     async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
@@ -484,7 +494,9 @@ impl Committer {
                 Composition::Shared { number, owner } => {
                     Some(Placed { number: *number, is: Placement::Shared(*owner) })
                 }
-                Composition::Placed { block, number } => {
+                Composition::Placed { block: placed, number } => {
+                    self.note_tag(block, slice.segments.table.tag(placed.location.segment()));
+                    let block = placed;
                     let info = BlockInfo::new(block.crc, 1, BlockInfo::STORED);
                     let place = BlockPlace { location: block.location, info };
                     Some(Placed { number: *number, is: Placement::New(place) })
@@ -501,7 +513,10 @@ impl Committer {
                     let tag = match tag_of {
                         Some((of, tag)) if of == layer => tag,
                         _ => {
-                            slice.segments.table.tag_of(block.layer.as_ref().and_then(|l| l.volume.layout()))
+                            let wanted = block.layer.as_ref().and_then(|layer| layer.volume.layout());
+                            let tag = slice.segments.table.tag_of(wanted);
+                            self.note_tag(block, tag);
+                            tag
                         }
                     };
                     tag_of = Some((layer, tag));

@@ -7,7 +7,10 @@
 use crate::{
     buffer::BlockKey,
     error::PoolError,
-    fork::changes::{Changes, LayerNote, Noted, NotedLists},
+    fork::{
+        changes::{Changes, LayerNote, Noted, NotedLists},
+        layers::Layers,
+    },
     format::ThinEntry,
     meta::{Laid, LayerImage},
     space::Claim,
@@ -98,7 +101,7 @@ pub(crate) struct Layer {
     lent_blocks: Noted,
     /// What all it owns is laid out as, packed: see [`Laid`].
     laid: Noted,
-    /// How often it became [`Laid::Mixed`], or took over what another layer owned, since the pool was opened.
+    /// How often it became uneven or mixed, or took something over, since the pool was opened.
     mixes: AtomicU64,
     pub lists: NotedLists,
     note: Arc<LayerNote>,
@@ -215,19 +218,50 @@ impl Layer {
         Laid::unpack(self.laid.load(Ordering::Acquire) as u16).unwrap_or(Laid::Mixed)
     }
 
-    pub(crate) fn set_laid(&self, laid: Laid) {
-        if laid == Laid::Mixed {
-            self.mixes.fetch_add(1, Ordering::AcqRel);
-        }
-        self.laid.store(laid.pack().into());
+    /// All it owns is laid out alike from now on.
+    pub(crate) fn set_laid(&self, layout: Option<Layout>) {
+        self.laid.store(Laid::As(layout).pack().into());
     }
 
-    /// How often it became mixed since the pool was opened: a walk of it during which this grew has not met all.
+    /// What it owns may be laid out in two ways from now on, of which one weighs less.
+    pub(crate) fn mix(&self) {
+        self.now_laid(Laid::Mixed);
+    }
+
+    /// It takes over what another layer owns. A walk of it did not meet that, also if both are laid out alike.
+    pub(crate) fn takes_over(&self, other: &Self) {
+        self.now_laid(self.laid().with(other.laid()));
+    }
+
+    fn now_laid(&self, laid: Laid) {
+        self.laid.store(laid.pack().into());
+        self.mixes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Notes that something of it lies or will lie in a segment with this tag. True if it is uneven by that. The layout of
+    /// its volume does not change while `_layers` is held.
+    pub(crate) fn gets(&self, tag: Option<Layout>, _layers: &Layers) -> bool {
+        match self.laid() {
+            Laid::As(layout) if layout != tag => {
+                self.now_laid(Laid::Uneven(layout));
+                true
+            }
+            Laid::As(_) | Laid::Uneven(_) | Laid::Mixed => false,
+        }
+    }
+
+    /// How often it became uneven or mixed, or took something over, since the pool was opened: a walk of it during which
+    /// this grew has not met all.
     pub(crate) fn mixes(&self) -> u64 {
         self.mixes.load(Ordering::Acquire)
     }
 
-    /// Whether some of what it owns may be laid out otherwise than the rest.
+    /// Whether all it owns is known to be laid out alike.
+    pub(crate) fn is_alike(&self) -> bool {
+        matches!(self.laid(), Laid::As(_))
+    }
+
+    /// Whether some of what it owns may be laid out otherwise than the rest, and weigh less.
     pub(crate) fn is_mixed(&self) -> bool {
         self.laid() == Laid::Mixed
     }

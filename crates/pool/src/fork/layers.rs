@@ -92,7 +92,7 @@ impl Layers {
         let is_orphan =
             |layer: &&Arc<Layer>| !layers.volumes.contains_key(&layer.volume.id) && !layer.is_gone();
         for layer in layers.all.values().filter(is_orphan).filter(|layer| layer.laid() != Laid::As(None)) {
-            layer.set_laid(Laid::Mixed);
+            layer.mix();
         }
         layers
     }
@@ -182,7 +182,9 @@ impl Layers {
         leaf.volume.lay_out(layout);
         // What of a former layer is buffered still is laid out as its volume is, also where the volume went on elsewhere.
         let of_volume = self.all.values().filter(|layer| layer.volume.id == volume && !layer.is_gone());
-        of_volume.for_each(|layer| layer.set_laid(Laid::Mixed));
+        for layer in of_volume {
+            layer.mix();
+        }
         self.laid_out.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -331,9 +333,7 @@ impl Layers {
         self.aliases.join(parent.id, child.id, parent.births.load(Ordering::Relaxed));
         child.owned_blocks.fetch_add(parent.owned_blocks.load(Ordering::Relaxed));
         child.lend(parent.lent());
-        if child.laid() != parent.laid() || child.is_mixed() {
-            child.set_laid(Laid::Mixed);
-        }
+        child.takes_over(parent);
         {
             let mut lists = child.lists.lock();
             lists.inherit(mem::take(&mut *parent.lists.lock()));

@@ -401,9 +401,12 @@ impl Slice {
     }
 
     /// Whether there is room for blocks of a layer that take more than they do.
-    pub(crate) fn has_room_for(&self, layer: &Layer, blocks: u64) -> bool {
-        // What is promised to its volume is kept for it.
-        layer.claim() == Claim::Reserved || self.fit(blocks, layer) == Fit::Fits
+    pub(crate) fn has_room_to_convert(&self, layer: &Layer, blocks: u64) -> bool {
+        // While some of what a volume has weighs less than is wanted, the rest is a part of what is promised to it. What it shares
+        // is not: the promise is for what is written over that.
+        let is_promised = layer.is_live() && layer.is_mixed() && self.weight(layer).is_more();
+        let claim = if is_promised { layer.claim() } else { Claim::Free };
+        claim == Claim::Reserved || self.fit_as(blocks, claim) == Fit::Fits
     }
 
     /// What the volume of a layer weighs.
@@ -413,10 +416,14 @@ impl Slice {
 
     /// Whether so many new blocks of a layer fit beside what is buffered.
     fn fit(&self, new: u64, layer: &Layer) -> Fit {
+        self.fit_as(new, layer.claim())
+    }
+
+    fn fit_as(&self, new: u64, claim: Claim) -> Fit {
         // NOTE: in this order: what is destaged in between makes more seem to come, not less.
         let charged = self.buffer.charged_blocks();
         let stuck = self.counters.progress.stuck_blocks();
-        self.space.fit(charged, stuck, new, layer.claim())
+        self.space.fit(charged, stuck, new, claim)
     }
 
     /// Whether the nodes may be copied that an unmap of a shared map needs. They must not take what is promised to others.

@@ -178,7 +178,7 @@ impl Slice {
             // The committer finds the layers that are shared: that takes a look at all volumes.
             let lies_otherwise = layer.id == leaf.id && layer.laid() != Laid::As(table.tag_of(wanted));
             let met = self.converting().met_blocks(layer.id);
-            if lies_otherwise || layer.is_mixed() || met.is_some() {
+            if lies_otherwise || !layer.is_alike() || met.is_some() {
                 let met = met.unwrap_or(0);
                 found.is_converting = true;
                 found.left_bytes += owned.saturating_sub(met) * block_bytes;

@@ -248,3 +248,76 @@ fn what_forks_share_has_the_strongest_layout_of_all() {
     });
     rig.check();
 }
+
+/// What two volumes share is on its way to another layout when one of them wants the former one again: what was moved by then
+/// moves back.
+#[test]
+fn what_is_shared_moves_back_when_it_is_wanted_as_before() {
+    let both = quoin_drive::Roles { journal: true, data: true };
+    let rig = Rig::with_journal(31, layout("raid5"), &[both; 5], 3);
+    let pool = rig.open();
+    rig.run(|world| async move {
+        // The volume that wrote it wants less than the clone.
+        let volume = create_with(&pool, "2+1").await;
+        fill(&pool, volume, 100, 60).await;
+        let clone = crate::rig::fork(&pool, volume).await;
+        pool.drain().await.unwrap();
+        for round in 0..3 {
+            lay_out(&pool, clone, "mirror-3").await;
+            world.sleep(Duration::from_millis(10)).await;
+            converted(&*world, &pool, clone).await;
+            assert_eq!((used(&pool, "mirror-3"), used(&pool, "2+1")), (60 * WRITE, 0), "round {round}");
+            lay_out(&pool, clone, "2+1").await;
+            while used(&pool, "2+1") < 15 * WRITE {
+                world.sleep(Duration::from_micros(200)).await;
+            }
+            assert!(used(&pool, "mirror-3") > 0, "round {round}: it was done before anything was changed");
+        }
+        lay_out(&pool, clone, "mirror-3").await;
+        converted(&*world, &pool, clone).await;
+        assert_eq!((used(&pool, "mirror-3"), used(&pool, "2+1")), (60 * WRITE, 0));
+        holds(&pool, volume, 100, 60).await;
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+/// Drives allow less for a while: what is written meanwhile is laid out as all else once they allow what they did before, also
+/// if the volume was not looked through in between.
+#[test]
+fn what_was_written_while_a_drive_was_away_is_laid_out_as_all_else() {
+    /// So far apart that each is mapped by a leaf of its own: a step of the walk looks through some only.
+    const APART: u64 = 8 * MIB;
+    async fn put(pool: &Pool, volume: VolumeId, tag: u64, writes: u64) {
+        for at in 0..writes {
+            pool.write(volume, at * APART, vec![pattern(tag + at, WRITE as usize)]).await.unwrap();
+        }
+    }
+    let rig = Rig::of_drives(32, layout("mirror"), 4, 24 * MIB);
+    let pool = rig.open();
+    let disk = rig.disks[3].clone();
+    rig.run(|world| async move {
+        let volume = create_with(&pool, "raid5").await;
+        put(&pool, volume, 100, 60).await;
+        pool.drain().await.unwrap();
+        converted(&*world, &pool, volume).await;
+        assert_eq!((used(&pool, "raid5"), used(&pool, "2+1")), (60 * WRITE, 0));
+        disk.vanish();
+        put(&pool, volume, 500, 10).await;
+        pool.drain().await.unwrap();
+        assert_eq!(used(&pool, "2+1"), 10 * WRITE);
+        disk.revive();
+        pool.take_back(disk).await.unwrap();
+        converted(&*world, &pool, volume).await;
+        pool.drain().await.unwrap();
+        converted(&*world, &pool, volume).await;
+        assert_eq!((used(&pool, "raid5"), used(&pool, "2+1")), (60 * WRITE, 0));
+        for at in 0..60 {
+            let tag = if at < 10 { 500 } else { 100 } + at;
+            let expected = pattern(tag, WRITE as usize).to_vec();
+            assert!(read(&pool, volume, at * APART, WRITE).await == expected, "{at}");
+        }
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}

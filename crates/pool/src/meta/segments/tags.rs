@@ -3,7 +3,8 @@
 //!
 //! The tag is not how a segment is spread: that may be narrower, where domains had no free slabs.
 
-use super::SegmentTable;
+use super::{Segment, SegmentTable};
+use crate::format::Location;
 use quoin_base::{Layout, SegmentId};
 
 impl SegmentTable {
@@ -15,6 +16,20 @@ impl SegmentTable {
     /// Whether what lies in a segment with this tag lies as a volume with this layout wants it.
     pub(crate) fn suits(&self, tag: Option<Layout>, layout: Option<Layout>) -> bool {
         tag == layout || self.inner.read().layouts.are_alike(tag, layout)
+    }
+
+    /// Whether what lies at these places takes more, as space is reckoned, in segments with this tag.
+    pub(crate) fn takes_more(&self, tag: Option<Layout>, places: impl Iterator<Item = Location>) -> bool {
+        let inner = self.inner.read();
+        let to = inner.layouts.now(tag);
+        let (mut now, mut then) = (0, 0);
+        for at in places {
+            let sectors = u64::from(at.sectors());
+            let is = inner.segments.get(at.segment().0 as usize).map(Segment::spread);
+            now += is.map_or(0, |spread| inner.layouts.net_sectors(spread, sectors));
+            then += inner.layouts.net_sectors((to.data(), to.parity()), sectors);
+        }
+        then > now
     }
 
     /// The tag of a segment that is in use.
