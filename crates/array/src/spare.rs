@@ -51,3 +51,6 @@ impl Array {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
