@@ -115,7 +115,7 @@ pub struct ScrubStatus {
 pub struct ScrubProgress {
     /// When it started.
     pub started_ms: u64,
-    /// Bytes read and verified so far.
+    /// Bytes read and verified so far. Where data is protected, all of it is read a second time, with what protects it.
     pub verified_bytes: u64,
     /// Bytes to read, approximately.
     pub total_bytes: u64,
@@ -161,7 +161,7 @@ pub struct ScrubResult {
     /// Why it failed; null unless it did.
     #[serde(default)]
     pub reason: Option<String>,
-    /// Bytes read and verified.
+    /// Bytes read and verified, what was read a second time included.
     pub verified_bytes: u64,
     /// What it found.
     pub found: ScrubFindings,

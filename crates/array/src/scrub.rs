@@ -131,12 +131,10 @@ impl Array {
 
     /// The same, without checking the listed damage again.
     pub(crate) fn scrub_view(&self) -> Result<ScrubStatus, ArrayError> {
-        let pool = self.pool()?;
-        let stats = pool.stats();
-        let total_bytes = stats.live_bytes + stats.metadata_bytes;
+        self.pool()?;
         let scrubs = self.scrubs();
         let record = scrubs.record(self.world().wall_clock_ms());
-        let running = scrubs.progress(total_bytes, self.world().now());
+        let running = scrubs.progress(self.world().now());
         Ok(ScrubStatus {
             schedule: record.schedule,
             at: record.at,
@@ -151,8 +149,7 @@ impl Array {
 
     /// Scrubs and damage in short.
     pub(crate) fn integrity(&self) -> Integrity {
-        let stats = self.catalog().open_pool().ok().map(|pool| pool.stats()).unwrap_or_default();
-        self.scrubs().integrity(stats.live_bytes + stats.metadata_bytes, self.world().now())
+        self.scrubs().integrity(self.world().now())
     }
 
     /// When the next complete scrub was or is due.

@@ -95,10 +95,10 @@ impl Scrubs {
         self.running.is_some()
     }
 
-    /// How far the scrub is that runs, of so many bytes.
-    pub(super) fn progress(&self, total_bytes: u64, now: Nanos) -> Option<ScrubProgress> {
+    /// How far the scrub is that runs.
+    pub(super) fn progress(&self, now: Nanos) -> Option<ScrubProgress> {
         let running = self.running.as_ref()?;
-        let (_, counts) = running.scrub.progress();
+        let ((_, counts), total_bytes) = (running.scrub.progress(), running.scrub.total_bytes());
         let elapsed_s = now.since(running.since).as_secs_f64();
         let bytes_s = (counts.bytes - running.bytes_then) as f64 / elapsed_s.max(0.001);
         let left = total_bytes.saturating_sub(counts.bytes) as f64;
@@ -113,12 +113,12 @@ impl Scrubs {
         })
     }
 
-    /// Scrubs and damage in short, in a pool with so many bytes to verify.
-    pub(super) fn integrity(&self, total_bytes: u64, now: Nanos) -> Integrity {
+    /// Scrubs and damage in short.
+    pub(super) fn integrity(&self, now: Nanos) -> Integrity {
         let record = self.record.as_ref();
         Integrity {
             damaged_ranges: record.map_or(0, |record| record.damaged.len() as u64 + record.more_damaged),
-            scrub_percent: self.progress(total_bytes, now).map(|progress| progress.percent),
+            scrub_percent: self.progress(now).map(|progress| progress.percent),
             last_scrub_ms: record.and_then(|record| record.completed_ms),
         }
     }

@@ -65,7 +65,8 @@ pub struct ScrubPosition {
 /// What a pass has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubCounts {
-    /// Bytes read and verified.
+    /// Bytes read and verified, each time that they are: protected data when it is verified, and when it is compared with what
+    /// protects it.
     pub bytes: u64,
     /// Blocks of host data verified.
     pub blocks: u64,
@@ -98,6 +99,8 @@ impl ScrubCounts {
 pub struct Scrub {
     pool: Arc<Pool>,
     rate_bytes_s: AtomicU64,
+    /// What comparing parity and copies reads in all, as segments were when the pass was made.
+    to_compare_bytes: u64,
     stopping: AtomicBool,
     state: Mutex<State>,
 }
@@ -130,8 +133,10 @@ impl Scrub {
     /// can.
     pub fn new(pool: Arc<Pool>, from: ScrubPosition, counts: ScrubCounts, rate_bytes_s: u64) -> Arc<Self> {
         let state = State { position: from, counts, ..State::default() };
+        let to_compare_bytes = pool.slices().iter().map(|slice| Self::to_compare_bytes(slice)).sum();
         Arc::new(Self {
             pool,
+            to_compare_bytes,
             rate_bytes_s: AtomicU64::new(rate_bytes_s),
             stopping: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -152,6 +157,12 @@ impl Scrub {
     pub fn progress(&self) -> (ScrubPosition, ScrubCounts) {
         let state = self.state.lock();
         (state.position, state.counts)
+    }
+
+    /// Bytes that it reads in all, as far as is known.
+    pub fn total_bytes(&self) -> u64 {
+        let stats = self.pool.stats();
+        stats.live_bytes + stats.metadata_bytes + self.to_compare_bytes
     }
 
     /// What it found beside host data, in words.

@@ -44,6 +44,7 @@ mod leaving;
 mod lengths;
 mod losses;
 mod moves;
+mod net;
 mod placed;
 mod stream;
 mod table_size;
@@ -498,29 +499,6 @@ impl Inner {
             .filter(|(drive, free)| !free.is_empty() && self.layouts.takes(**drive))
             .max_by_key(by_room)
             .map(|(drive, _)| *drive)
-    }
-
-    /// What a segment takes, in net slabs: a copy of metadata takes as much as data with what protects it.
-    fn net_slabs_of(&self, id: SegmentId) -> u64 {
-        let layout = self.layouts.of_data();
-        let columns = self.segments[id.0 as usize].stripes.columns.len() as u64;
-        columns * u64::from(layout.data()) / u64::from(layout.columns())
-    }
-
-    /// What is empty, and not to be used again yet, in net slabs.
-    fn net_awaiting(&self) -> u64 {
-        self.quarantine.iter().map(|waiting| self.net_slabs_of(waiting.id)).sum()
-    }
-
-    /// What live data takes, in sectors, as if it was laid out as new data is.
-    fn net_live_sectors(&self) -> u64 {
-        self.net_live_sectors_as(&self.layouts)
-    }
-
-    /// The same if new data was laid out so.
-    fn net_live_sectors_as(&self, layouts: &Layouts) -> u64 {
-        let net = |(&spread, sectors): (&(u8, u8), &u64)| layouts.net_sectors(spread, *sectors);
-        self.live_data_sectors.iter().map(net).sum()
     }
 
     fn dirty(&mut self, id: u32) {

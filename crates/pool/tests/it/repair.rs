@@ -1,12 +1,13 @@
 //! What is wrong on as many drives as a layout makes up for is read from the others, written again and counted.
 
-use crate::rig::{Rig, create, pattern, read};
+use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, KIB, Layout, MIB, VolumeId};
 use quoin_drive::{LABEL_OFFSETS, Label};
-use quoin_pool::{Pool, Scrub, ScrubCounts, ScrubPosition};
+use quoin_pool::{Pool, PoolOptions, Scrub, ScrubCounts, ScrubPosition};
+use quoin_world::World;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 const LAYOUTS: [&str; 5] = ["mirror", "mirror-3", "raid5", "raid6", "4+2"];
 const BLOCK: u64 = 8 * KIB;
@@ -162,6 +163,37 @@ fn a_scrub_repairs_everything_and_the_next_finds_nothing() {
             assert_eq!(rig.problems(), [""; 0], "{text} {how:?}");
         }
     }
+}
+
+/// Also what lies in segments that hosts were writing to a moment ago, and goes on while they write to others.
+#[test]
+fn a_scrub_compares_segments_that_were_open() {
+    // With so much room that nothing is cleaned, which seals what is open.
+    let rig = Rig::protected(41, layout("raid5"), 128 * MIB);
+    let pool = rig.open_with(PoolOptions { place_from: 16 * KIB, ..options() });
+    let disks = rig.disks.clone();
+    let slabs = data_region(&rig, 1);
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        // A large write is placed by the thread that it came on, in a segment that stays open. The first ones are not.
+        for _ in 0..20 {
+            pool.write(volume, 0, vec![pattern(1, MIB as usize)]).await.unwrap();
+            world.sleep(Duration::from_millis(5)).await;
+        }
+        assert!(pool.stats().placed_bytes > 0, "{:?}", pool.stats());
+        (0..20_000).for_each(|_| drop(disks[1].flip_bit(slabs)));
+        let writer = async {
+            for at in 0..64 {
+                pool.write(volume, 8 * MIB + at * BLOCK, vec![pattern(at, BLOCK as usize)]).await.unwrap();
+            }
+        };
+        let ((counts, _), ()) = futures_util::future::join(scrub(&pool), writer).await;
+        assert!(counts.damage() == 0 && repairs(&counts) > 0, "{counts:?}");
+        assert!(read(&pool, volume, 0, MIB).await == pattern(1, MIB as usize).to_vec());
+        pool.close().await.unwrap();
+    });
+    // Parity and what is dead included.
+    assert_eq!(rig.problems(), [""; 0]);
 }
 
 /// Other drives are damaged than before, so that what was repaired is needed.

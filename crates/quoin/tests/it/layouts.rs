@@ -130,13 +130,14 @@ fn what_cannot_be_placed_is_refused_with_what_it_lacks() {
 #[test]
 fn a_drive_is_taken_out_by_hand_and_the_next_one_is_refused() {
     let lab = Lab::new();
-    let mut serving = serve(&lab, "4", "raid5");
+    // With two drives nothing can be made again elsewhere: one loss is all that the pool tolerates, however fast a rebuild is.
+    let mut serving = serve(&lab, "2", "mirror");
     let mut host = login(&lab);
     write_all(&mut host, 0);
     destaged(&lab);
 
     let list = lab.json(&["drive", "list"]);
-    assert_eq!(states(&list), ["active"; 4]);
+    assert_eq!(states(&list), ["active"; 2]);
     assert_eq!(list[1]["domain"], "file:drive-2");
     assert!(list[1]["data_bytes"].as_u64() > Some(0) && list[1]["votes"] == true, "{list}");
     let located = lab.json(&["drive", "locate", "drive-2"]);
@@ -144,8 +145,8 @@ fn a_drive_is_taken_out_by_hand_and_the_next_one_is_refused() {
     assert!(located["is_device"] == false && !located["disk"].as_str().unwrap().is_empty());
     assert!(lab.ok(&["drive", "show", "drive-2"]).contains("file:drive-2"));
     let status = lab.ok(&["status"]);
-    assert!(status.contains("layout raid5: tolerates 1 failure; the journal is on 2 drives"), "{status}");
-    assert!(status.contains("4, each file (all on one disk: no protection against its loss)"), "{status}");
+    assert!(status.contains("layout mirror: tolerates 1 failure; the journal is on 2 drives"), "{status}");
+    assert!(status.contains("2, each file (all on one disk: no protection against its loss)"), "{status}");
 
     let failed = lab.json(&["drive", "fail", "drive-2"]);
     assert_eq!((&failed["state"], &failed["online"]), (&"failed".into(), &false.into()));
@@ -161,7 +162,7 @@ fn a_drive_is_taken_out_by_hand_and_the_next_one_is_refused() {
     check_all(&mut host);
     write_all(&mut host, PARTS / 2);
 
-    let refused = lab.run(&["drive", "fail", "drive-3"]);
+    let refused = lab.run(&["drive", "fail", "drive-1"]);
     assert!(refused.code == Some(1) && refused.stderr.contains("cannot go on without drive"), "{refused:?}");
     assert!(refused.stderr.contains("next: keep it in service"), "{refused:?}");
     let refused = lab.run(&["drive", "fail", "drive-9"]);
@@ -182,10 +183,10 @@ fn a_drive_is_taken_out_by_hand_and_the_next_one_is_refused() {
     fs::File::create(&added).and_then(|file| file.set_len(256 << 20)).unwrap();
     let path = added.display().to_string();
     let shown = lab.json(&["drive", "add", &path, "--domain", "file:added"]);
-    assert_eq!((&shown["number"], &shown["state"]), (&4.into(), &"active".into()), "{shown}");
+    assert_eq!((&shown["number"], &shown["state"]), (&2.into(), &"active".into()), "{shown}");
     let refused = lab.run(&["drive", "add", &path]);
     assert!(refused.stderr.contains("has drive") && refused.stderr.contains("already"), "{refused:?}");
-    let other = lab.data().join("drives/drive-1").display().to_string() + "/../drive-3";
+    let other = lab.data().join("drives/drive-1").display().to_string() + "/../drive-1";
     assert_eq!(lab.run(&["drive", "add", &other]).code, Some(1), "it is in use");
     write_all(&mut host, 0);
     drop(host);
@@ -193,7 +194,7 @@ fn a_drive_is_taken_out_by_hand_and_the_next_one_is_refused() {
     let mut serving = lab.serve(&[]);
     let mut host = login(&lab);
     check_all(&mut host);
-    assert_eq!(states(&lab.json(&["drive", "list"])), ["active", "failed", "active", "active", "active"]);
+    assert_eq!(states(&lab.json(&["drive", "list"])), ["active", "failed", "active"]);
     drop(host);
     serving.terminate();
     assert_eq!(lab.json(&["check"])["ok"], true);

@@ -1,6 +1,7 @@
 //! Parity and copies, compared with the data.
 //!
-//! 1. Every row of every sealed segment is read from all its columns. If parity and copies agree, it is sound.
+//! 1. What is open is sealed, so that all that lies on the drives when the scrub comes here is compared. Every row of every
+//!    sealed segment is read from all its columns. If parity and copies agree, it is sound.
 //! 2. Of a row that does not agree, all that is live is verified, and repaired where it is wrong.
 //! 3. A checkpoint is made.
 //! 4. The heads of its segment's rows are seen to name all that is live there. A drive that lost a write may have the head
@@ -20,6 +21,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     format::{BlockInfo, Location, PAGE_BYTES, RowContent},
+    lifecycle::slice::Slice,
     maps::{blocks::block_page, dropped::is_among},
     meta::{PageId, Segment, SegmentState, Stream},
     segment::io::RowAt,
@@ -28,9 +30,20 @@ use crate::{
 use quoin_base::{ByteRange, PageNumber, SegmentId, crc32c, crc64};
 use quoin_stripe::{ColumnSet, StripeSet};
 use quoin_world::{Buf, Slice as Bytes};
+use std::time::Duration;
 
 /// So many rows that do not agree are looked at together: a checkpoint is made for them.
 const MOST_DOUBTFUL: usize = 64;
+/// How often it is looked whether segments that hosts write to are sealed.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How far the rows of a segment were compared.
+enum Compared {
+    All,
+    /// Records of the journal lead to some of it still.
+    NotYet,
+    Stopped,
+}
 
 /// A row that does not agree.
 struct Doubtful {
@@ -116,6 +129,11 @@ impl Changed {
     }
 }
 
+/// Whether hosts may still write to it.
+fn is_written_by_hosts(segment: &Segment) -> bool {
+    segment.state == SegmentState::Open && segment.stream == Stream::Placed
+}
+
 fn set_of(places: impl Iterator<Item = usize>) -> ColumnSet {
     places.fold(ColumnSet::default(), |set, place| set.with(ColumnSet::one(place)))
 }
@@ -132,46 +150,93 @@ impl Scrub {
         if protected().is_empty() {
             return Ok(true);
         }
-        // Maps lead to all that was placed before, and segments that were open are sealed: all that lay on the drives when
-        // the scrub began is in those that are compared now.
-        slice.seal().await?;
+        self.seal_open().await?;
         let mut segments = protected();
         segments.retain(|(_, segment)| segment.state == SegmentState::Sealed);
         // All rows that were planned in these are written by then.
         slice.checkpoint().await?;
-        let mut doubtful = Vec::new();
+        let (mut doubtful, mut not_yet) = (Vec::new(), Vec::new());
         for (id, segment) in segments {
-            if !self.compare(id, &segment, &mut doubtful, pace).await? {
-                return Ok(false);
+            match self.compare(id, &segment, &mut doubtful, pace).await? {
+                Compared::All => {}
+                Compared::NotYet => not_yet.push((id, segment)),
+                Compared::Stopped => return Ok(false),
             }
             if doubtful.len() >= MOST_DOUBTFUL {
                 self.make_agree(std::mem::take(&mut doubtful)).await?;
             }
-            if doubtful.is_empty() {
+            if doubtful.is_empty() && not_yet.is_empty() {
                 self.move_to(REDUNDANCY, PageNumber(u64::from(id.0) + 1));
+            }
+        }
+        if !not_yet.is_empty() {
+            slice.drain().await?;
+        }
+        for (id, segment) in not_yet {
+            match self.compare(id, &segment, &mut doubtful, pace).await? {
+                Compared::All => {}
+                Compared::NotYet => self.state.lock().note(format!(
+                    "segment {id} was not compared in all columns, since the journal leads to it still; the next scrub does it"
+                )),
+                Compared::Stopped => return Ok(false),
             }
         }
         self.make_agree(doubtful).await?;
         Ok(true)
     }
 
-    /// Compares the columns of all rows of a segment, and lists those that do not agree. False if it was stopped.
+    /// Has all segments sealed that are open now, while hosts go on to write to others. Then maps lead to all that was placed
+    /// in them.
+    async fn seal_open(&self) -> Result<(), PoolError> {
+        let (slice, table) = (self.slice(), &self.slice().segments.table);
+        let mut by_hosts = table.all();
+        by_hosts.retain(|(_, segment)| is_written_by_hosts(segment));
+        // NOTE: the committer has no part in these: the threads that hosts write on seal them.
+        while by_hosts.iter().any(|(id, segment)| {
+            table
+                .segment(*id)
+                .is_some_and(|now| is_written_by_hosts(&now) && now.generation == segment.generation)
+        }) {
+            if self.is_stopping() {
+                return Ok(());
+            }
+            slice.front.placer.seal_idle();
+            slice.world().sleep(LOOK_EVERY).await;
+        }
+        slice.seal().await
+    }
+
+    /// Bytes that comparing parity and copies reads, of all segments of a slice as they are now.
+    pub(super) fn to_compare_bytes(slice: &Slice) -> u64 {
+        let of = |segment: &Segment| {
+            let geometry = segment.stripes.geometry;
+            let columns = u64::from(geometry.data) + u64::from(geometry.parity);
+            if geometry.parity > 0 { segment.written_bytes / u64::from(geometry.data) * columns } else { 0 }
+        };
+        slice.segments.table.all().iter().map(|(_, segment)| of(segment)).sum()
+    }
+
+    /// Compares the columns of all rows of a segment, and lists those that do not agree.
     async fn compare(
         &self,
         id: SegmentId,
         segment: &Segment,
         doubtful: &mut Vec<Doubtful>,
         pace: &mut Pace,
-    ) -> Result<bool, PoolError> {
+    ) -> Result<Compared, PoolError> {
         let slice = self.slice();
         let mut at = RowAt { segment: id, generation: segment.generation, offset: 0 };
         while at.offset < segment.written_bytes {
             if self.is_stopping() {
-                return Ok(false);
+                return Ok(Compared::Stopped);
             }
             let guard = slice.enter_readers();
             if !slice.segments.table.is_settled(id, segment.generation) {
-                break;
+                // What was freed meanwhile needs no comparison.
+                let now = slice.segments.table.segment(id);
+                let is_same =
+                    |now: Segment| now.generation == segment.generation && now.state == SegmentState::Sealed;
+                return Ok(if now.is_some_and(is_same) { Compared::NotYet } else { Compared::All });
             }
             // It was told of with the other heads.
             let Some(head) = self.row_head(at).await else { break };
@@ -186,9 +251,11 @@ impl Scrub {
                 doubtful.push(Doubtful { at, range, is_metadata: segment.stream.is_metadata(), contents });
             }
             at.offset = range.end();
-            self.rest(pace, in_columns.len * set.columns.len() as u64).await?;
+            let read = in_columns.len * set.columns.len() as u64;
+            self.count(|counts| counts.bytes += read);
+            self.rest(pace, read).await?;
         }
-        Ok(true)
+        Ok(Compared::All)
     }
 
     /// Repairs rows that do not agree.
