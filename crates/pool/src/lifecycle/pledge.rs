@@ -23,24 +23,27 @@ impl Slice {
     /// What is buffered is charged more than it will take, and may lie over what it replaces; what was dropped is taken until
     /// it is merged. Lets it be destaged and merged if a reservation fails for its sake.
     pub(crate) async fn make_room_for(&self, transaction: &Transaction) -> Result<(), PoolError> {
-        let pending = self.forks.pending(&self.forks.pledged_by(transaction));
-        if pending == Promise::default() || self.makes_room_with_slabs(pending).await {
+        let pledged = self.forks.pledged_by(transaction);
+        let pending = self.forks.pending(&pledged);
+        // NOTE: as the pledge will be reckoned. From a fork on, each block in the buffer is charged more metadata.
+        let shares = pledged.values().any(|pledge| pledge.shared);
+        if pending == Promise::default() || self.makes_room_with_slabs(pending, shares).await {
             return Ok(());
         }
         if self.counters.held.dropped_blocks.get() > 0 {
             self.merge_dropped().await?;
         }
-        let short = |charged| self.space.slabs_short_of(pending, charged);
+        let short = |charged| self.space.slabs_short_of(pending, charged, shares);
         if short(self.buffer.charged_blocks()) > 0 && short(0) <= self.claimable() {
             self.drain().await?;
         }
-        self.makes_room_with_slabs(pending).await;
+        self.makes_room_with_slabs(pending, shares).await;
         Ok(())
     }
 
     /// Whether there is room to promise `pending` too. Gets slabs for it, unless too few can come.
-    async fn makes_room_with_slabs(&self, pending: Promise) -> bool {
-        let short = || self.space.slabs_short_of(pending, self.buffer.charged_blocks());
+    async fn makes_room_with_slabs(&self, pending: Promise, shares: bool) -> bool {
+        let short = || self.space.slabs_short_of(pending, self.buffer.charged_blocks(), shares);
         let slabs = short();
         if slabs > 0 && slabs <= self.claimable() {
             self.grow(slabs).await;

@@ -85,10 +85,11 @@ impl Space {
         self.limit().saturating_sub(self.promised(charged, &reserved)) / self.filled_bytes
     }
 
-    /// How many slabs more it takes to promise `pending` too.
-    pub(crate) fn slabs_short_of(&self, pending: Promise, charged: u64) -> u64 {
+    /// How many slabs more it takes to promise `pending` too. `shares`: layers share maps by then.
+    pub(crate) fn slabs_short_of(&self, pending: Promise, charged: u64, shares: bool) -> u64 {
         let reserved = *self.reserved.lock();
-        let promised = self.promised(charged, &super::Reserved { pending, ..reserved });
+        let sharing = reserved.sharing || shares;
+        let promised = self.promised(charged, &super::Reserved { pending, sharing, ..reserved });
         self.slabs_of_bytes(promised.saturating_sub(self.limit()))
     }
 

@@ -478,7 +478,12 @@ impl Space {
     }
 
     fn charged_metadata(&self) -> u64 {
-        let bytes = if self.is_sharing() { CHARGED_SHARED_BYTES } else { CHARGED_METADATA_BYTES };
+        self.charged_metadata_if(self.is_sharing())
+    }
+
+    /// The same if layers share maps, or not.
+    fn charged_metadata_if(&self, is_sharing: bool) -> u64 {
+        let bytes = if is_sharing { CHARGED_SHARED_BYTES } else { CHARGED_METADATA_BYTES };
         self.overhead().metadata(bytes)
     }
 
@@ -537,8 +542,9 @@ impl Space {
 
     /// What is taken, and what is not to be taken by writes without a reservation.
     fn promised(&self, charged: u64, reserved: &Reserved) -> u64 {
+        let metadata = 2 * self.charged_metadata_if(reserved.sharing);
         let taken = self.live.load(Ordering::Relaxed)
-            + charged * (self.overhead().heaviest().weigh(self.block_bytes) + 2 * self.charged_metadata())
+            + charged * (self.overhead().heaviest().weigh(self.block_bytes) + metadata)
             + reserved.now.unmapped.saturating_mul(self.block_bytes).min(TOO_MUCH);
         taken.saturating_add(self.set_aside(reserved))
     }
