@@ -181,7 +181,9 @@ fn a_scrub_compares_segments_that_were_open() {
             world.sleep(Duration::from_millis(5)).await;
         }
         assert!(pool.stats().placed_bytes > 0, "{:?}", pool.stats());
-        (0..20_000).for_each(|_| drop(disks[1].flip_bit(slabs)));
+        for _ in 0..20_000 {
+            disks[1].flip_bit(slabs);
+        }
         let writer = async {
             for at in 0..64 {
                 pool.write(volume, 8 * MIB + at * BLOCK, vec![pattern(at, BLOCK as usize)]).await.unwrap();
