@@ -193,6 +193,10 @@ pub struct Protection {
     /// Data in them: at most so many bytes cannot be read, and hosts get medium errors there.
     #[serde(default)]
     pub unreadable_bytes: u64,
+    /// Whether the pool is ready for the next loss. False for a moment after each: until what was written before is on the drives
+    /// that are left, with as many columns as they have room for, another loss may take the pool offline.
+    #[serde(default)]
+    pub settled: bool,
     /// Disks that several fault domains are on: nothing protects against their loss.
     pub shared_disks: Vec<String>,
     /// Whether each drive file counts as a fault domain of its own.

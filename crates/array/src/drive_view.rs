@@ -122,6 +122,7 @@ impl Array {
             absent_bytes: found.absent_bytes,
             unreadable_segments: found.unreadable_segments,
             unreadable_bytes: found.unreadable_bytes,
+            settled: pool.is_settled(),
             shared_disks: shared.collect(),
             each_file: members.needed().any(|member| member.domain.starts_with(OF_FILE)),
             next: match () {

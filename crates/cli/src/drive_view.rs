@@ -70,6 +70,11 @@ fn rows_of_lost_drives(protection: &Protection) -> Rows {
             ),
         ));
     }
+    if !protection.settled && !rows.is_empty() {
+        let until = "what was written before the last loss is put on the drives that are left; until then another loss may take \
+                     the pool offline";
+        rows.push(("  settling", until.to_owned()));
+    }
     if protection.unreadable_segments > 0 {
         let (bytes, segments) = (size_text(protection.unreadable_bytes), protection.unreadable_segments);
         rows.push((

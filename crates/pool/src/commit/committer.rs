@@ -33,7 +33,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 /// How often it looks around while there are no requests.
 const TICK: Duration = Duration::from_millis(500);
-/// And while a fork waits for what is buffered.
+/// And while a fork waits for what is buffered, or writers do and nothing of it can be destaged.
 const PENDING_TICK: Duration = Duration::from_millis(50);
 /// And when writers are waiting or about to.
 const PRESSED_TICK: Duration = Duration::from_millis(2);
@@ -144,11 +144,13 @@ impl Committer {
         });
         // A writer that waits may wait for a batch to harden. The committer is not told of that.
         let awaits_slabs = store.wanted_by(self.slice.id()) > 0 || store.owed_by(self.slice.id()) > 0;
-        let pressed =
-            requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM || awaits_slabs;
-        let tick = if pressed {
+        // While nothing can be destaged that is buffered, destage is not what a writer waits for.
+        let stuck = self.slice.counters.progress.stuck_blocks();
+        let is_in_vain = stuck > 0 && stuck == self.slice.buffer.charged_blocks();
+        let presses = requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM;
+        let tick = if presses && !is_in_vain || awaits_slabs {
             PRESSED_TICK
-        } else if self.slice.forks.are_pending() {
+        } else if presses || self.slice.forks.are_pending() {
             PENDING_TICK
         } else {
             TICK
@@ -315,6 +317,7 @@ impl Committer {
 
     /// Destages all that is acknowledged now, and makes a checkpoint.
     async fn drain(&mut self) -> Result<(), PoolError> {
+        self.retries.wake();
         // From the first step of a round on, until a whole round does nothing.
         let draining = Some(self.slice.log.journal.peek_sequence());
         self.round = Round { turn: Turn::Lend, did: false, draining };

@@ -22,8 +22,10 @@ pub(super) enum Composition {
     },
     /// It cannot be completed: what lies below the buffered part is damaged.
     Lost,
-    /// It cannot be completed now: a drive failed to read what lies below.
-    Unread,
+    /// It cannot be completed now: a drive failed to read what lies below. Unless it was tried, it rests since it failed last.
+    Unread {
+        tried: bool,
+    },
 }
 
 /// A block that destage took, and what it becomes.

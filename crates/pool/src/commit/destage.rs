@@ -327,6 +327,9 @@ impl Committer {
         let Some(layer) = layer else {
             return Ok(Composed { taken, layer: None, content: Composition::Unmapped });
         };
+        if self.retries.rests(taken.key, taken.newest(), slice.world().now()) {
+            return Ok(Composed { taken, layer: Some(layer), content: Composition::Unread { tried: false } });
+        }
         // A range copy leads to the block of its source.
         if let Some((number, owner)) = slice.shared_block(&taken.fragments).await? {
             return Ok(Composed {
@@ -351,7 +354,7 @@ impl Committer {
         let content = match slice.compose(&layer, taken.key, &taken.fragments).await {
             Ok(Some(data)) => Composition::Data(data),
             Ok(None) => Composition::Unmapped,
-            Err(PoolError::Medium { unread: true, .. }) => Composition::Unread,
+            Err(PoolError::Medium { unread: true, .. }) => Composition::Unread { tried: true },
             Err(PoolError::Medium { volume, offset, reason, unread: false }) => {
                 tracing::error!(%volume, offset, %reason, "a block cannot be put together any more; it is lost");
                 slice.counters.damage.lost_blocks.add(1);
@@ -385,10 +388,17 @@ impl Committer {
         let slice = self.slice.clone();
         for mut block in std::mem::take(composed) {
             let key = block.taken.key;
-            if !matches!(block.content, Composition::Unread) {
-                self.retries.forget(key);
-                composed.push(block);
-                continue;
+            match block.content {
+                Composition::Unread { tried: true } => {}
+                Composition::Unread { tried: false } => {
+                    slice.buffer.put_back(&block.taken, slice.log.journal.newest_sequence());
+                    continue;
+                }
+                _ => {
+                    self.retries.forget(key);
+                    composed.push(block);
+                    continue;
+                }
             }
             let now = slice.world().now();
             let (tries, waited) = self.retries.failed(key, block.taken.newest(), now);
@@ -490,7 +500,7 @@ impl Committer {
         for block in composed {
             // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
             let place = match &block.content {
-                Composition::Unmapped | Composition::Unread => None,
+                Composition::Unmapped | Composition::Unread { .. } => None,
                 Composition::Shared { number, owner } => {
                     Some(Placed { number: *number, is: Placement::Shared(*owner) })
                 }

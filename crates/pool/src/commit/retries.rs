@@ -1,9 +1,14 @@
-//! Blocks that destage tries again.
+//! Blocks that destage tries again. Each rests for a while before that, the longer the more often it failed: what it waits for
+//! may be a drive that is away for hours.
 
 use crate::buffer::BlockKey;
 use quoin_base::{LayerId, Sequence};
 use quoin_world::Nanos;
 use std::{collections::BTreeMap, time::Duration};
+
+/// How long a block rests when it has failed once, and at the longest.
+const REST_FIRST: Duration = Duration::from_millis(2);
+const REST_MOST: Duration = Duration::from_secs(1);
 
 /// Blocks that could not be put together, because a drive failed to read a part of each.
 #[derive(Default)]
@@ -16,16 +21,28 @@ struct Unread {
     since: Nanos,
     /// The newest sequence in it when it was tried last.
     newest: Sequence,
+    rests_until: Nanos,
 }
 
 impl Retries {
     /// Notes that a block whose newest sequence is this could not be read. Returns how often, and for how long.
     pub(super) fn failed(&mut self, key: BlockKey, newest: Sequence, now: Nanos) -> (u32, Duration) {
-        let first = Unread { tries: 0, since: now, newest };
+        let first = Unread { tries: 0, since: now, newest, rests_until: now };
         let unread = self.unread.entry(key).or_insert(first);
-        unread.tries += 1;
-        unread.newest = newest;
+        let rest = REST_FIRST.saturating_mul(1 << unread.tries.min(16)).min(REST_MOST);
+        unread.tries = unread.tries.saturating_add(1);
+        (unread.newest, unread.rests_until) = (newest, Nanos(now.0 + rest.as_nanos() as u64));
         (unread.tries, now.since(unread.since))
+    }
+
+    /// Whether a block is to rest still. One that was written to since it failed is tried at once.
+    pub(super) fn rests(&self, key: BlockKey, newest: Sequence, now: Nanos) -> bool {
+        self.unread.get(&key).is_some_and(|unread| unread.newest >= newest && unread.rests_until > now)
+    }
+
+    /// Has all blocks tried again at once.
+    pub(super) fn wake(&mut self) {
+        self.unread.values_mut().for_each(|unread| unread.rests_until = Nanos(0));
     }
 
     /// Notes that a block is tried no more.
@@ -46,5 +63,37 @@ impl Retries {
     /// Whether a block was tried as it is now.
     pub(super) fn was_tried(&self, key: BlockKey, newest: Sequence) -> bool {
         self.unread.get(&key).is_some_and(|unread| unread.newest >= newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quoin_base::BlockIndex;
+
+    fn key() -> BlockKey {
+        BlockKey { layer: LayerId(1), family: LayerId(1), index: BlockIndex(7) }
+    }
+
+    #[test]
+    fn a_block_rests_longer_each_time_until_it_is_written_to_or_woken() {
+        let (mut retries, newest, mut now) = (Retries::default(), Sequence(5), Nanos(0));
+        let mut rests = Vec::new();
+        for tries in 1..=12 {
+            assert_eq!(retries.failed(key(), newest, now).0, tries);
+            let begun = now;
+            while retries.rests(key(), newest, now) {
+                now = Nanos(now.0 + 1_000_000);
+            }
+            rests.push(now.since(begun).as_millis());
+        }
+        assert_eq!(rests, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1000, 1000, 1000]);
+        retries.failed(key(), newest, now);
+        assert!(retries.rests(key(), newest, now) && !retries.rests(key(), Sequence(6), now));
+        assert_eq!(retries.count(), 1);
+        retries.wake();
+        assert!(!retries.rests(key(), newest, now));
+        retries.forget(key());
+        assert_eq!(retries.count(), 0);
     }
 }

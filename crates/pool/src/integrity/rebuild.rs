@@ -58,14 +58,14 @@ impl LiveInColumn {
 }
 
 impl Slice {
-    /// Begins to rebuild whatever there is to rebuild, until the pool ends.
+    /// Begins to rebuild whatever there is to rebuild, and to make an end of what was written before losses, until the pool ends.
     pub(crate) fn begin_to_rebuild(self: &Arc<Self>) {
         self.rebuilding().begins();
         let slice = self.clone();
         self.world().spawn(
             Thread::Background,
             Box::pin(async move {
-                slice.rebuild().await;
+                join(slice.rebuild(), slice.settle_losses()).await;
                 slice.rebuilding().ends();
             }),
         );

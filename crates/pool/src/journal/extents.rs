@@ -326,6 +326,11 @@ impl Extents {
         held.any(|column| column.drive == drive)
     }
 
+    /// Whether an extent in use lies on fewer drives than the next one will.
+    pub(crate) fn any_lacks_columns(&self) -> bool {
+        self.held.iter().flatten().any(|extent| extent.held.slabs.len() < self.columns)
+    }
+
     /// The number of the first extent that began under the set of drives in force, or will.
     pub(crate) fn set_from(&self) -> u64 {
         self.set_from

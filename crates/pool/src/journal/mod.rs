@@ -298,6 +298,11 @@ impl Journal {
         self.current_extents().usage().columns
     }
 
+    /// Whether an extent in use lies on fewer drives than the next one will.
+    pub(crate) fn lacks_columns(&self) -> bool {
+        self.current_extents().any_lacks_columns()
+    }
+
     /// The number of the first extent that began under the set of drives in force, or will.
     pub(crate) fn set_from(&self) -> u64 {
         self.current_extents().set_from()

@@ -111,14 +111,21 @@ impl Pool {
         Ok(index)
     }
 
-    /// Drives that are back count in full once nothing of the journal is needed that is on fewer drives because of them.
+    /// Drives that are back count in full once nothing of the journal is needed that is on fewer drives because of them. If blocks
+    /// wait for other drives, that is later: they are active all the same.
     async fn settle_returned(&self) -> Result<(), PoolError> {
         let returning = self.store().returning();
-        if !returning.is_empty() {
-            self.settle_loss(MembersGeneration(0)).await?;
-            self.store().settle_returned(&returning).await?;
+        if returning.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        match self.settle_loss(MembersGeneration(0)).await {
+            Ok(()) => self.store().settle_returned(&returning).await,
+            Err(PoolError::Refused(why)) => {
+                tracing::debug!(why, "drives that are back do not count in full so far");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Has checkpoints made until their roots know of a loss, and need nothing of the journal that began before it.

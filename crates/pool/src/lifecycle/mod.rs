@@ -19,6 +19,7 @@ pub(crate) mod pool;
 pub(crate) mod protection;
 pub(crate) mod recovered;
 mod report;
+mod settling;
 pub(crate) mod slice;
 mod slowness;
 pub(crate) mod spanning;

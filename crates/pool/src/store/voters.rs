@@ -18,8 +18,16 @@ impl Store {
         self.appoint(Some(leaving)).await
     }
 
+    /// Whether drives could vote that do not, and more voters are wanted.
+    pub(crate) fn lacks_voters(&self) -> bool {
+        let members = self.members();
+        let mut enough = Members::clone(&members);
+        enough.appoint_voters();
+        enough.voters().count() > members.voters().count()
+    }
+
     /// Makes drives voters until there are enough.
-    pub(super) async fn appoint_enough(&self) -> Result<(), PoolError> {
+    pub(crate) async fn appoint_enough(&self) -> Result<(), PoolError> {
         self.appoint(None).await
     }
 
@@ -40,7 +48,11 @@ impl Store {
         for index in &appointed {
             let drive = self.columns.drive(*index)?.clone();
             // NOTE: the table in force first. One that calls it a voter may be on any of them after that.
-            drive.write_members(&before).await?;
+            if let Err(error) = drive.write_members(&before).await {
+                // It may be lost, and nobody may have found out yet.
+                self.do_without(*index, error.into()).await?;
+                return Ok(());
+            }
             self.bring_roots(&drive).await?;
         }
         self.change_appointing(&appointed, |members| {

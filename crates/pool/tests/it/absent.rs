@@ -56,6 +56,7 @@ fn a_drive_that_comes_back_is_caught_up_and_counts_again() {
         let (volume, kept) = rig.run(|world| async move {
             let volume = create(&pool).await;
             let kept = create(&pool).await;
+            let voters = pool.members().voters().count();
             fill(&pool, volume, 0).await;
             fill(&pool, kept, 5000).await;
             pool.drain().await.unwrap();
@@ -68,13 +69,17 @@ fn a_drive_that_comes_back_is_caught_up_and_counts_again() {
             all_is_there(&pool, volume, 1000).await;
             all_is_there(&pool, kept, 5000).await;
             world.sleep(Duration::from_secs(30)).await;
-            assert_eq!(pool.stats().rebuilt_columns, 0, "{text}: it is waited for");
+            // Metadata is not: it has few segments.
+            let metadata = pool.stats().rebuilt_columns;
+            assert!(metadata < 4, "{text}: data is waited for, {metadata} columns were made");
             disk.revive();
             assert_eq!(pool.take_back(disk).await.unwrap(), DriveIndex(0), "{text}");
             assert_eq!(state(&pool, 0), MemberState::Active);
             fill(&pool, volume, 2000).await;
             protected(&*world, &pool, layout.parity()).await;
-            assert!(pool.members().get(DriveIndex(0)).is_some_and(|m| m.in_journal && m.votes), "{text}");
+            assert!(pool.members().get(DriveIndex(0)).is_some_and(|member| member.in_journal), "{text}");
+            // It votes again, or another one does in its place.
+            assert_eq!(pool.members().voters().count(), voters, "{text}");
             all_is_there(&pool, volume, 2000).await;
             // Others may go away now, as many as the layout tolerates.
             pool.close().await.unwrap();

@@ -5,8 +5,14 @@ use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, MIB, VolumeId};
 use quoin_drive::MemberState;
 use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, Protection};
-use quoin_world::World;
-use std::time::Duration;
+use quoin_world::{Thread, World};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 const WRITE: u64 = 64 << 10;
 const WRITES: u64 = 60;
@@ -380,4 +386,128 @@ fn the_last_copy_is_not_given_up_and_the_planted_bugs_give_it_up() {
         let found = (!given_up.is_empty(), lost > 0);
         assert_eq!(found, (bug == Some(Bug::GiveUpLast), bug == Some(Bug::FreeUnreadable)), "{bug:?}");
     }
+}
+
+/// Writes small blocks to a volume until it is told to stop. Returns what was acknowledged last of each place.
+async fn write_on(world: &dyn World, pool: &Pool, volume: VolumeId, stop: &AtomicBool) -> Vec<u64> {
+    let mut written = vec![0; 64];
+    for round in 1.. {
+        for (at, last) in written.iter_mut().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return written;
+            }
+            let tag = round * 100 + at as u64;
+            pool.write(volume, at as u64 * BLOCK, vec![pattern(tag, BLOCK as usize)]).await.unwrap();
+            *last = tag;
+            world.sleep(Duration::from_micros(500)).await;
+        }
+    }
+    written
+}
+
+#[test]
+fn three_losses_within_seconds_while_hosts_write_leave_the_pool_online() {
+    for (seed, text, drives, lost) in
+        [(16, "mirror", 6, vec![0, 3, 1]), (17, "raid5", 8, vec![2, 5]), (18, "raid6", 9, vec![0, 4, 7])]
+    {
+        let rig = Rig::of_drives(seed, text.parse().unwrap(), drives, 48 * MIB);
+        // Nothing is destaged soon by itself: what was written before a loss would be in the journal alone.
+        let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(600), ..options() });
+        let disks = rig.disks.clone();
+        let (old, busy, idle, written) = rig.run(|world| async move {
+            let (old, busy, idle) = (create(&pool).await, create(&pool).await, create(&pool).await);
+            fill(&pool, old, 0).await;
+            pool.drain().await.unwrap();
+            // Large writes are placed, and the lanes that tell of them are idle from here on.
+            fill(&pool, idle, 500).await;
+            let stop = Arc::new(AtomicBool::new(false));
+            let (sender, ended) = quoin_world::one_shot();
+            let writer = (world.clone(), pool.clone(), stop.clone());
+            world.spawn(
+                Thread::Data(0),
+                Box::pin(async move {
+                    let (world, pool, stop) = writer;
+                    sender.send(write_on(&*world, &pool, busy, &stop).await);
+                }),
+            );
+            for drive in &lost {
+                world.sleep(Duration::from_secs(2)).await;
+                assert!(pool.is_settled(), "{text}: {:?}", pool.stats());
+                disks[*drive].vanish();
+            }
+            world.sleep(Duration::from_secs(2)).await;
+            assert_eq!(pool.state(), PoolState::Online, "{text}");
+            assert!(lost.iter().all(|drive| state(&pool, *drive as u16) == MemberState::Absent), "{text}");
+            assert!(pool.is_settled(), "{text}");
+            stop.store(true, Ordering::Relaxed);
+            let written = ended.await.unwrap();
+            assert_eq!(
+                unreadable(&pool, old, 0).await > 0,
+                pool.protection().unreadable_segments > 0,
+                "{text}"
+            );
+            for drive in &lost {
+                disks[*drive].revive();
+                pool.take_back(disks[*drive].clone()).await.unwrap();
+            }
+            (old, busy, idle, written)
+        });
+        rig.world.crash();
+        let pool = rig.open();
+        rig.run(|_| async move {
+            assert_eq!(unreadable(&pool, old, 0).await, 0, "{text}");
+            assert_eq!(unreadable(&pool, idle, 500).await, 0, "{text}");
+            for (at, tag) in written.iter().enumerate().filter(|(_, tag)| **tag > 0) {
+                let expected = pattern(*tag, BLOCK as usize).to_vec();
+                assert!(read(&pool, busy, at as u64 * BLOCK, BLOCK).await == expected, "{text} {at}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_loss_of_idle_drives_is_settled_too() {
+    let rig = Rig::of_drives(19, "mirror".parse().unwrap(), 6, 48 * MIB);
+    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(600), ..options() });
+    let disks = rig.disks.clone();
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        fill(&pool, volume, 0).await;
+        pool.write(volume, 0, vec![pattern(7, 512)]).await.unwrap();
+        for drive in [0, 3, 1] {
+            disks[drive].vanish();
+            assert!(pool.miss_drive(DriveIndex(drive as u16)).await.unwrap());
+            world.sleep(Duration::from_secs(1)).await;
+            assert!(pool.is_settled(), "{drive}: {:?}", pool.stats());
+        }
+        assert_eq!(pool.state(), PoolState::Online);
+    });
+}
+
+#[test]
+fn what_waits_for_drives_is_not_tried_all_the_time() {
+    let rig = Rig::of_drives(20, "mirror".parse().unwrap(), 4, 48 * MIB);
+    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_millis(1), ..options() });
+    let disks = rig.disks.clone();
+    rig.run(|world| async move {
+        let (_, other) = lose_beneath_parts(&pool, &disks).await;
+        assert!(pool.stats().buffered_bytes > 0);
+        let reads = || -> u64 {
+            (0..4)
+                .filter_map(|at| pool.drive(DriveIndex(at)))
+                .map(|drive| drive.counters().reads + drive.counters().errors)
+                .sum()
+        };
+        world.sleep(Duration::from_secs(5)).await;
+        let before = reads();
+        world.sleep(Duration::from_secs(20)).await;
+        let tried = reads() - before;
+        assert!(tried < 20 * 4 * WRITES, "{tried} reads in 20 s for {WRITES} blocks");
+        // Other blocks are destaged all the same.
+        for at in 0..4 {
+            pool.write(other, at * WRITE, vec![pattern(4000 + at, WRITE as usize)]).await.unwrap();
+        }
+        world.sleep(Duration::from_secs(2)).await;
+        assert!(pool.stats().buffered_bytes <= WRITES * BLOCK, "{:?}", pool.stats());
+    });
 }

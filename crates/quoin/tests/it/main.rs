@@ -1,6 +1,7 @@
 //! The array as people, scripts and hosts meet it: the binary, its command line and its front ends.
 
 mod ailing;
+mod beyond;
 mod cli;
 mod copies;
 mod emulated;

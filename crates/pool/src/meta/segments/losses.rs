@@ -119,6 +119,14 @@ impl SegmentTable {
             || durable.iter().any(|columns| is_last(columns)) && !planted(Bug::CountUnnamed)
     }
 
+    /// Whether rows that no flush has hardened lie in a segment of data that lacks a column: the next loss may take them for good.
+    /// Asked after losses only: it looks at all segments.
+    pub(crate) fn lacks_hardening(&self) -> bool {
+        let inner = self.inner.read();
+        let mut data = inner.segments.iter().filter(|segment| segment.is_used_for_data());
+        data.any(|segment| segment.lacks_rows(inner.hardened) && !inner.gone(segment).is_empty())
+    }
+
     /// How many failures all that is in use survives.
     pub(crate) fn tolerates(&self) -> u8 {
         let inner = self.inner.read();
@@ -267,7 +275,7 @@ impl SegmentTable {
 
 impl Inner {
     /// By segment, the columns that others took the place of and that the last durable checkpoint may name.
-    fn named_before(&self) -> BTreeMap<u32, Vec<&LeftSlab>> {
+    pub(super) fn named_before(&self) -> BTreeMap<u32, Vec<&LeftSlab>> {
         let mut before = BTreeMap::<u32, Vec<&LeftSlab>>::new();
         let is_named = |left: &&LeftSlab| left.wait.generation > self.durable && !planted(Bug::CountUnnamed);
         for left in self.left_slabs.iter().filter(is_named) {

@@ -102,6 +102,18 @@ impl Inner {
         waits.fold(self.gone(segment), |gone, (place, _)| gone.without(ColumnSet::one(place)))
     }
 
+    /// Those that are to be copied to other drives now. Metadata does not wait for drives to come back, where there are others:
+    /// the pool cannot go on without it.
+    fn to_be_copied(&self, segment: &Segment) -> ColumnSet {
+        let made = self.to_be_made(segment);
+        if self.absent.is_empty() || !segment.stream.is_metadata() {
+            return made;
+        }
+        let waits = self.gone(segment).without(made).iter();
+        let has_slab = |place: &usize| self.slab_for(segment, *place).is_some();
+        waits.filter(has_slab).fold(made, |all, place| all.with(ColumnSet::one(place)))
+    }
+
     /// Whether a segment tolerates fewer failures than new ones do, as what was written while drives were away.
     ///
     /// Metadata may have fewer copies than it would like: it is judged as data is.
@@ -240,7 +252,7 @@ impl SegmentTable {
                 continue;
             }
             let gone = inner.gone(segment);
-            let places = inner.to_be_made(segment).with(inner.leaving(segment));
+            let places = inner.to_be_copied(segment).with(inner.leaving(segment));
             if places.is_empty() {
                 continue;
             }
@@ -313,7 +325,7 @@ impl SegmentTable {
         let is_displaced = |segment: &Segment| {
             segment.state != SegmentState::Free
                 && segment.holds_anything()
-                && (!inner.to_be_made(segment).with(inner.leaving(segment)).is_empty()
+                && (!inner.to_be_copied(segment).with(inner.leaving(segment)).is_empty()
                     || segment.live_sectors > 0 && inner.is_narrow(segment))
         };
         let is_any = inner.segments.iter().any(is_displaced);
@@ -327,6 +339,21 @@ impl SegmentTable {
         // NOTE: with the lock held, under which columns are displaced.
         self.may_be_displaced.store(is_any || lacks_copy || waits, Ordering::Release);
         is_any
+    }
+
+    /// Whether metadata is on fewer drives than it can be now, in RAM or in the last durable checkpoint.
+    pub(crate) fn lacks_copies(&self) -> bool {
+        if !self.may_be_displaced.load(Ordering::Acquire) {
+            return false;
+        }
+        let inner = self.inner.read();
+        let before = inner.named_before();
+        (0..).zip(&inner.segments).any(|(id, segment)| {
+            segment.state != SegmentState::Free
+                && segment.stream.is_metadata()
+                && segment.holds_anything()
+                && (!inner.to_be_copied(segment).is_empty() || before.contains_key(&id))
+        })
     }
 
     /// What is to lie elsewhere, in figures.

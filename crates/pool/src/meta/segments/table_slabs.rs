@@ -337,12 +337,25 @@ impl SegmentTable {
         Ok(())
     }
 
+    /// Whether a table slab lacks a copy for which there is room, or has one that no durable root names.
+    pub(crate) fn lacks_table_copies(&self) -> bool {
+        !self.table_slabs.named_before().is_empty()
+            || self.may_be_displaced() && self.next_table_copy(&self.inner.read()).is_some()
+    }
+
     /// A table slab that lacks a copy, or has one on a drive that leaves, and a slab for another copy, which is taken.
     pub(crate) fn begin_table_copy(&self) -> Option<TableCopy> {
         let mut inner = self.inner.write();
-        let copies = inner.layouts.table_copies();
-        let Inner { layouts, free_slabs, .. } = &mut *inner;
-        let (at, columns) = self.table_slabs.incomplete(copies, layouts)?;
+        let (at, columns, drive) = self.next_table_copy(&inner)?;
+        let to = Column { drive, slab: inner.free_slabs.get_mut(&drive)?.pop_first()? };
+        inner.being_filled.insert(to);
+        Some(TableCopy { at, columns, to })
+    }
+
+    /// Its position, where it is, and a drive with a free slab for another copy.
+    fn next_table_copy(&self, inner: &Inner) -> Option<(usize, Vec<Column>, DriveIndex)> {
+        let Inner { layouts, free_slabs, .. } = inner;
+        let (at, columns) = self.table_slabs.incomplete(layouts.table_copies(), layouts)?;
         let staying: Vec<_> = columns.iter().filter(|column| layouts.takes(column.drive)).collect();
         let is_taken = |drive: DriveIndex| {
             staying.iter().any(|column| layouts.domain(column.drive) == layouts.domain(drive))
@@ -351,14 +364,13 @@ impl SegmentTable {
         // With fewer domains than copies, some share one, or even a drive: that is better than a copy less.
         let is_spread = staying.iter().filter_map(|column| layouts.domain(column.drive));
         let may_share = is_spread.collect::<BTreeSet<_>>().len() >= layouts.domain_count();
-        let free = free_slabs.iter_mut().filter(|(drive, free)| {
+        let free = free_slabs.iter().filter(|(drive, free)| {
             layouts.takes(**drive) && !free.is_empty() && (may_share || !is_taken(**drive))
         });
-        let (drive, free) =
+        let (drive, _) =
             free.max_by_key(|(drive, free)| (!is_used(**drive), free.len(), Reverse(**drive)))?;
-        let to = Column { drive: *drive, slab: free.pop_first()? };
-        inner.being_filled.insert(to);
-        Some(TableCopy { at, columns, to })
+        let drive = *drive;
+        Some((at, columns, drive))
     }
 
     /// Takes the new copy in, if it was made. One that was on a drive that leaves goes.
