@@ -183,9 +183,14 @@ impl Volumes {
             }
             changed.push((target, record));
         }
+        // NOTE: readers are not held. None may see the former tail of a source, which the pool has as a part of the target from
+        // within the transaction on.
+        changed.iter().for_each(|(target, record)| target.end_at(record.space.size_bytes));
         let outcome = pool.commit(tx).await;
         for (target, record) in &changed {
-            if outcome.is_ok() {
+            if outcome.is_err() {
+                target.end_as_recorded();
+            } else {
                 // It may have had another end since it was shrunk.
                 drop(pool.end_volume(record.id, record.space.size_bytes));
                 self.known.lock().update(target, record);

@@ -85,6 +85,16 @@ impl Volume {
         self.pristine.store(record.is_pristine(), Ordering::Release);
     }
 
+    /// Has requests reach no further than this while its content is replaced: beyond it lies the former tail of another volume.
+    pub(crate) fn end_at(&self, size_bytes: u64) {
+        self.size_bytes.fetch_min(size_bytes, Ordering::AcqRel);
+    }
+
+    /// Has requests reach as far as its record says.
+    pub(crate) fn end_as_recorded(&self) {
+        self.size_bytes.store(self.record.read().space.size_bytes, Ordering::Release);
+    }
+
     /// Refuses to replace its content.
     pub(crate) fn require_replaceable(&self) -> Result<(), VolumeError> {
         if self.is_template() {
@@ -236,6 +246,16 @@ impl Volume {
         }
     }
 
+    fn require_within(&self, range: ByteRange) -> Result<(), DeviceError> {
+        let size_bytes = self.size_bytes();
+        let end = range.offset.checked_add(range.len);
+        if end.is_none_or(|end| end > size_bytes) {
+            let ByteRange { offset, len } = range;
+            return Err(DeviceError::OutOfRange { volume: self.name(), offset, len, size_bytes });
+        }
+        Ok(())
+    }
+
     fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
         // What keeps the volume from any I/O, then whether the range is within it.
         if self.deleted.load(Ordering::Acquire) {
@@ -244,12 +264,7 @@ impl Volume {
         if self.is_stopped() {
             return Err(DeviceError::Stopped { volume: self.name() });
         }
-        let size_bytes = self.size_bytes();
-        let end = range.offset.checked_add(range.len);
-        if end.is_none_or(|end| end > size_bytes) {
-            let ByteRange { offset, len } = range;
-            return Err(DeviceError::OutOfRange { volume: self.name(), offset, len, size_bytes });
-        }
+        self.require_within(range)?;
         self.slot.get().map_err(|reason| DeviceError::Offline { volume: self.name(), reason })
     }
 
@@ -324,7 +339,10 @@ impl BlockDevice for Volume {
 
     async fn read(&self, range: ByteRange) -> Result<Vec<Slice>, DeviceError> {
         let pool = self.pool_for(range)?;
-        pool.read(self.id, range).await.map_err(|e| self.device_error(range, e))
+        let read = pool.read(self.id, range).await.map_err(|e| self.device_error(range, e))?;
+        // NOTE: it may have ended earlier meanwhile. What lies beyond that can be what was cut off of another volume.
+        self.require_within(range)?;
+        Ok(read)
     }
 
     async fn write(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {

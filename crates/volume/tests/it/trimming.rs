@@ -3,7 +3,9 @@
 use crate::rig::{Rig, create_sized};
 use quoin_base::{ByteRange, MIB};
 use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, Recovery, Replacement, Volume, VolumeChange, VolumeError, Volumes};
+use quoin_volume::{
+    BlockDevice, DeviceError, Recovery, Replacement, Volume, VolumeChange, VolumeError, Volumes,
+};
 use quoin_world::{OneShot, Slice, Thread, World, one_shot};
 use std::{sync::Arc, time::Duration};
 
@@ -117,4 +119,56 @@ fn what_would_wait_until_a_former_tail_is_empty_is_refused() {
         let held = volumes.hold(vec![replacement]).await.unwrap();
         volumes.replace(&held, Transaction::new()).await.unwrap();
     });
+}
+
+/// Reads the end of a volume until it ends before that. What is read is what it always held.
+async fn read_end(world: Arc<dyn World>, volume: Arc<Volume>, seed: u64) {
+    loop {
+        match volume.read(ByteRange::new(FULL - BLOCK, BLOCK)).await {
+            Ok(read) => {
+                let found = read[0][0];
+                assert!(read.iter().all(|slice| slice.iter().all(|byte| *byte == 1)), "seed {seed}: {found}");
+            }
+            Err(error) => {
+                assert!(matches!(error, DeviceError::OutOfRange { .. }), "seed {seed}: {error}");
+                break;
+            }
+        }
+        world.sleep(Duration::from_nanos(world.random_u64() % 2_000)).await;
+    }
+}
+
+/// Not even for a moment: readers are not held while the content of a volume is replaced.
+#[test]
+fn no_reader_sees_what_was_cut_off_of_the_source_of_a_restore() {
+    for seed in 0..40 {
+        let rig = Rig::new(seed);
+        let (world, volumes): (Arc<dyn World>, _) = (rig.world.clone(), rig.volumes.clone());
+        rig.run(async move {
+            let source = create_sized(&volumes, "s", FULL).await;
+            write(&source, 0, FULL, 9).await;
+            let target = create_sized(&volumes, "v1", FULL).await;
+            write(&target, 0, FULL, 1).await;
+            volumes.change("s", to_size(SHRUNK), Transaction::new()).await.unwrap();
+            let readers: Vec<OneShot<()>> = (0..4)
+                .map(|_| {
+                    let (sender, ended) = one_shot();
+                    let (reading, volume) = (world.clone(), target.clone());
+                    let task = async move {
+                        read_end(reading, volume, seed).await;
+                        sender.send(());
+                    };
+                    world.spawn(Thread::Background, Box::pin(task));
+                    ended
+                })
+                .collect();
+            let replacement = Replacement { target: target.clone(), source, refreshes: false };
+            let held = volumes.hold(vec![replacement]).await.unwrap();
+            volumes.replace(&held, Transaction::new()).await.unwrap();
+            assert_eq!(target.size_bytes(), SHRUNK);
+            for reader in readers {
+                reader.await.unwrap();
+            }
+        });
+    }
 }
