@@ -163,7 +163,7 @@ pub enum Bug {
     TakeBackGone = 242,
     /// A pool is opened with whatever voters are there.
     OpenMinority = 203,
-    /// What was placed for another layout of its volume is published where it lies.
+    /// What was placed for another layout of its volume is published where it lies, and its layer does not count as uneven.
     PublishAsPlaced = 204,
     /// What volumes share is laid out as the one that tolerates the fewest failures wants it.
     LowerShared = 205,

@@ -28,6 +28,7 @@ fn within(bug: Bug) -> u64 {
         | Bug::TailPastDisplaced
         | Bug::TrustPlaced
         | Bug::EarlyPageReuse
+        | Bug::ReplayOldLap
         | Bug::StayClosed => 400,
         Bug::EarlyExtentReuse
         | Bug::MergeTwice
@@ -44,8 +45,7 @@ fn within(bug: Bug) -> u64 {
         Bug::TakeBackEarly | Bug::EarlyNumberReuse => 2000,
         Bug::KeepWaived => 2000,
         Bug::SameRootSlot => 4000,
-        Bug::KeepMovedRecord | Bug::GiveBackEarly | Bug::ReplayOldLap => 1000,
-        Bug::PublishAsPlaced => 4000,
+        Bug::KeepMovedRecord | Bug::GiveBackEarly | Bug::PublishAsPlaced => 1000,
         _ => 200,
     }
 }

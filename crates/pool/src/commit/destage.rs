@@ -485,7 +485,8 @@ impl Committer {
     /// because drives allow another layout than before, it is looked through even if drives are as before by then.
     fn note_tag(&self, block: &Composed, tag: Option<Layout>) {
         let layers = self.slice.forks.read();
-        if block.layer.as_ref().is_some_and(|layer| layer.gets(tag, &layers)) {
+        let gets = |layer: &Arc<Layer>| !planted(Bug::PublishAsPlaced) && layer.gets(tag, &layers);
+        if block.layer.as_ref().is_some_and(gets) {
             layers.laid_out.fetch_add(1, Ordering::AcqRel);
         }
     }
