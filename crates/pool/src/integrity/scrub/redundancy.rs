@@ -30,17 +30,19 @@ use crate::{
 use quoin_base::{ByteRange, PageNumber, SegmentId, crc32c, crc64};
 use quoin_stripe::{ColumnSet, StripeSet};
 use quoin_world::{Buf, Slice as Bytes};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// So many rows that do not agree are looked at together: a checkpoint is made for them.
 const MOST_DOUBTFUL: usize = 64;
-/// How often it is looked whether segments that hosts write to are sealed.
+/// How often it is looked whether segments that hosts write to are sealed, and for how long. Threads seal what they add nothing
+/// to, once they have nothing to write: one that always has may leave a segment of another layout open.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
 
 /// How far the rows of a segment were compared.
 enum Compared {
     All,
-    /// Records of the journal lead to some of it still.
+    /// It is open still, or records of the journal lead to some of it.
     NotYet,
     Stopped,
 }
@@ -150,9 +152,9 @@ impl Scrub {
         if protected().is_empty() {
             return Ok(true);
         }
-        self.seal_open().await?;
+        let still_open = self.seal_open().await?;
         let mut segments = protected();
-        segments.retain(|(_, segment)| segment.state == SegmentState::Sealed);
+        segments.retain(|(id, segment)| segment.state == SegmentState::Sealed || still_open.contains(id));
         // All rows that were planned in these are written by then.
         slice.checkpoint().await?;
         let (mut doubtful, mut not_yet) = (Vec::new(), Vec::new());
@@ -176,7 +178,8 @@ impl Scrub {
             match self.compare(id, &segment, &mut doubtful, pace).await? {
                 Compared::All => {}
                 Compared::NotYet => self.state.lock().note(format!(
-                    "segment {id} was not compared in all columns, since the journal leads to it still; the next scrub does it"
+                    "segment {id} was not compared in all columns, since hosts write to it or the journal leads to it still; the next \
+                     scrub does it"
                 )),
                 Compared::Stopped => return Ok(false),
             }
@@ -186,24 +189,26 @@ impl Scrub {
     }
 
     /// Has all segments sealed that are open now, while hosts go on to write to others. Then maps lead to all that was placed
-    /// in them.
-    async fn seal_open(&self) -> Result<(), PoolError> {
+    /// in them. Returns those that are open still.
+    async fn seal_open(&self) -> Result<BTreeSet<SegmentId>, PoolError> {
         let (slice, table) = (self.slice(), &self.slice().segments.table);
-        let mut by_hosts = table.all();
-        by_hosts.retain(|(_, segment)| is_written_by_hosts(segment));
+        let mut open = table.all();
+        open.retain(|(_, segment)| is_written_by_hosts(segment));
+        let since = slice.world().now();
         // NOTE: the committer has no part in these: the threads that hosts write on seal them.
-        while by_hosts.iter().any(|(id, segment)| {
-            table
-                .segment(*id)
-                .is_some_and(|now| is_written_by_hosts(&now) && now.generation == segment.generation)
-        }) {
-            if self.is_stopping() {
-                return Ok(());
+        loop {
+            open.retain(|(id, segment)| {
+                let now = table.segment(*id).filter(is_written_by_hosts);
+                now.is_some_and(|now| now.generation == segment.generation)
+            });
+            if open.is_empty() || self.is_stopping() || slice.world().now().since(since) >= LONGEST_LOOK {
+                break;
             }
             slice.front.placer.seal_idle();
             slice.world().sleep(LOOK_EVERY).await;
         }
-        slice.seal().await
+        slice.seal().await?;
+        Ok(open.into_iter().map(|(id, _)| id).collect())
     }
 
     /// Bytes that comparing parity and copies reads, of all segments of a slice as they are now.
