@@ -76,6 +76,8 @@ mod schedule_record;
 mod schedules;
 mod scrub;
 mod selection;
+#[cfg(test)]
+mod simulated;
 mod slow_drives;
 mod snapshot_reserve;
 mod snapshots;

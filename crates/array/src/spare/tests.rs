@@ -1,49 +1,25 @@
 //! Space that is to be kept for the loss of drives, on simulated drives: less is kept for want of room, and all again later.
 
-use crate::{Array, ArrayOptions, EventSelection, SpacePercents};
+use crate::{Array, EventSelection, simulated};
 use quoin_api::{PoolUpdate, Severity, State, VolumeCreate};
 use quoin_base::{ByteRange, DriveIndex, GIB, MIB};
-use quoin_drive::Roles;
-use quoin_pool::{FormatOptions, NewDrive, PoolOptions};
-use quoin_target::Target;
+use quoin_pool::FormatOptions;
 use quoin_volume::BlockDevice;
-use quoin_world::{Disk, Slice, Thread, World};
-use quoin_world_sim::{SimOptions, SimWorld};
+use quoin_world::{Slice, Thread, World};
+use quoin_world_sim::SimWorld;
 use std::{sync::Arc, time::Duration};
 
-const IQN: &str = "iqn.2026-11.io.quoin:spare";
 const WRITE: u64 = 64 << 10;
 
 /// An array with a mirror over four drives.
 fn array() -> (Arc<SimWorld>, Arc<Array>) {
-    let world = SimWorld::new(1, SimOptions::default());
-    let disks: Vec<_> = (0..4).map(|at| world.disk(&format!("d{at}"), 48 * MIB) as Arc<dyn Disk>).collect();
-    let (inner, made) = (world.clone(), disks.clone());
-    let format = async move {
-        let roles = Roles { journal: true, data: true };
-        let disks = made.into_iter().map(|disk| NewDrive::alone(disk, roles)).collect();
-        let options = FormatOptions {
-            slab_bytes: MIB as u32,
-            row_bytes: 64 << 10,
-            layout: "mirror".parse().unwrap(),
-            journal_bytes: Some(8 * MIB),
-            journal_columns: 2,
-            ..FormatOptions::default()
-        };
-        quoin_pool::format(&*inner, disks, options).await.unwrap()
+    let format = FormatOptions {
+        layout: "mirror".parse().unwrap(),
+        journal_bytes: Some(8 * MIB),
+        journal_columns: 2,
+        ..FormatOptions::default()
     };
-    let options = ArrayOptions {
-        name: "spare".into(),
-        pool: world.run(format).unwrap(),
-        iqn: IQN.into(),
-        version: "0".into(),
-        portals: Vec::new(),
-        nbd: Vec::new(),
-        pool_options: PoolOptions { cache_bytes: 0, ..PoolOptions::default() },
-        space: SpacePercents::default(),
-        spare_domains: 0,
-    };
-    let array = Array::new(world.clone(), Box::new(disks), Target::new(IQN), options);
+    let (world, _, array) = simulated::array(4, 48 * MIB, format);
     (world, array)
 }
 

@@ -1,18 +1,15 @@
 //! What becomes of the pool, on simulated drives: others take it over, and those that use it do not keep it.
 
-use crate::{Array, ArrayOptions, EventSelection, SpacePercents};
+use crate::{Array, EventSelection, simulated};
 use quoin_api::{HostCreate, MappingCreate, ScrubUpdate, Severity, State, VolumeCreate};
 use quoin_base::{Epoch, HolderId, MIB};
-use quoin_drive::{Drive, Roles};
-use quoin_pool::{FormatOptions, PoolOptions, Transaction};
-use quoin_target::Target;
+use quoin_drive::Drive;
+use quoin_pool::{FormatOptions, Transaction};
 use quoin_volume::BlockDevice;
-use quoin_world::{Disk, Slice, Thread, World, one_shot};
-use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
+use quoin_world::{Slice, Thread, World, one_shot};
+use quoin_world_sim::{SimDisk, SimWorld};
 use std::{future::Future, sync::Arc, time::Duration};
 use uuid::Uuid;
-
-const IQN: &str = "iqn.2026-11.io.quoin:sim";
 
 async fn until(world: &SimWorld, array: &Array, state: State) {
     while array.status().state != state {
@@ -22,33 +19,9 @@ async fn until(world: &SimWorld, array: &Array, state: State) {
 
 /// An array in a simulated world, and its drive.
 fn array() -> (Arc<SimWorld>, Arc<SimDisk>, Arc<Array>) {
-    let world = SimWorld::new(1, SimOptions::default());
-    let disk = world.disk("d0", 64 * MIB);
-    let (inner, made) = (world.clone(), disk.clone());
-    let format = async move {
-        let disks = vec![quoin_pool::NewDrive::alone(made, Roles { journal: true, data: true })];
-        let options = FormatOptions {
-            slab_bytes: MIB as u32,
-            row_bytes: 64 << 10,
-            journal_bytes: Some(16 * MIB),
-            ..FormatOptions::default()
-        };
-        quoin_pool::format(&*inner, disks, options).await.unwrap()
-    };
-    let options = ArrayOptions {
-        name: "sim".into(),
-        pool: world.run(format).unwrap(),
-        iqn: IQN.into(),
-        version: "0".into(),
-        portals: Vec::new(),
-        nbd: Vec::new(),
-        pool_options: PoolOptions { cache_bytes: 0, ..PoolOptions::default() },
-        space: SpacePercents::default(),
-        spare_domains: 0,
-    };
-    let array =
-        Array::new(world.clone(), Box::new(vec![disk.clone() as Arc<dyn Disk>]), Target::new(IQN), options);
-    (world, disk, array)
+    let format = FormatOptions { journal_bytes: Some(16 * MIB), ..FormatOptions::default() };
+    let (world, mut disks, array) = simulated::array(1, 64 * MIB, format);
+    (world, disks.remove(0), array)
 }
 
 /// It would take the pool back, and the other owner would do the same.

@@ -6,12 +6,6 @@ use crate::{
     lab::Lab,
 };
 use serde_json::Value;
-use std::{
-    cell::RefCell,
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-};
 
 const NAME: &str = "iqn.2026-11.test:h1";
 /// MEDIUM ERROR, UNRECOVERED READ ERROR.
@@ -33,17 +27,9 @@ fn login(lab: &Lab) -> Initiator {
 }
 
 fn metric(lab: &Lab, name: &str) -> u64 {
-    let read = |name: &str| fs::read_to_string(lab.data().join(name)).unwrap().trim().to_owned();
-    let mut api = TcpStream::connect(read("run/api")).unwrap();
-    let token = read("metrics_token");
-    let request = format!(
-        "GET /metrics HTTP/1.1\r\nHost: quoin\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
-    );
-    api.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    api.read_to_string(&mut answer).unwrap();
-    let value = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.unwrap_or_else(|| panic!("no {name} in {answer}")).parse().unwrap()
+    let told = lab.metrics();
+    let value = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_else(|| panic!("no {name} in {told}")).parse().unwrap()
 }
 
 /// What is listed of a volume: the blocks, and the drives that are away.
@@ -97,9 +83,8 @@ fn three_drives_of_a_mirror_are_lost_and_come_back() {
     for (n, drive) in (1..).zip(LOST) {
         lab.ok(&["drive", "emulate", "detach", drive]);
         // The loss is noticed by what hosts write, which goes on, and is settled before the next one.
-        let writing = RefCell::new(&mut host);
         lab.until(&["status"], |status| {
-            writing.borrow_mut().write(BUSY, 0, &part(n)).unwrap();
+            host.write(BUSY, 0, &part(n)).unwrap();
             let protection = &status["protection"];
             protection["absent_drives"] == n && protection["settled"] == true
         });

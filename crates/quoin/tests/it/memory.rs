@@ -2,13 +2,7 @@
 
 use crate::initiator::{Initiator, LONGEST_BYTES};
 use crate::lab::Lab;
-use std::{
-    fs,
-    io::{Read, Write},
-    net::TcpStream,
-    process::Command,
-    thread,
-};
+use std::{process::Command, thread};
 
 const MIB: u64 = 1 << 20;
 const LIMIT_BYTES: u64 = 256 * MIB;
@@ -45,19 +39,6 @@ fn sessions(portal: &str, target: &str) {
             });
         }
     });
-}
-
-fn metrics(lab: &Lab) -> String {
-    let read = |name: &str| fs::read_to_string(lab.data().join(name)).unwrap().trim().to_owned();
-    let mut api = TcpStream::connect(read("run/api")).unwrap();
-    let token = read("metrics_token");
-    let request = format!(
-        "GET /metrics HTTP/1.1\r\nHost: quoin\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
-    );
-    api.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    api.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 #[test]
@@ -111,7 +92,7 @@ fn the_process_keeps_to_its_memory_limit() {
     assert!(peak_bytes < most_bytes, "{} MiB of {}", peak_bytes / MIB, most_bytes / MIB);
     // All that was done filled what the limit grants; else this would show nothing.
     assert!(peak_bytes > LIMIT_BYTES / 2, "{} MiB", peak_bytes / MIB);
-    let told = metrics(&lab);
+    let told = lab.metrics();
     for line in [
         format!("quoin_memory_limit_bytes {LIMIT_BYTES}"),
         format!("quoin_memory_budget_bytes{{use=\"sessions\"}} {}", (LIMIT_BYTES - 32 * MIB) / 8),

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -61,7 +64,7 @@ impl Lab {
         let ports = ["serve", "--iscsi", "127.0.0.1:0", "--api", "127.0.0.1:0"];
         let mut command = quoin();
         command.env("QUOIN_DATA", &self.data).args(ports).args(args).stderr(Stdio::null());
-        drop(std::fs::remove_file(self.data.join("run/api")));
+        drop(fs::remove_file(self.data.join("run/api")));
         Serving(command.spawn().unwrap())
     }
 
@@ -71,8 +74,22 @@ impl Lab {
         command.arg(format!("--nofile={limits}")).arg(env!("CARGO_BIN_EXE_quoin"));
         command.args(["serve", "--iscsi", "127.0.0.1:0", "--api", "127.0.0.1:0"]).args(args);
         command.env("QUOIN_DATA", &self.data).stderr(Stdio::null());
-        drop(std::fs::remove_file(self.data.join("run/api")));
+        drop(fs::remove_file(self.data.join("run/api")));
         Serving(command.spawn().expect("prlimit of util-linux is needed"))
+    }
+
+    /// What it tells those who scrape its metrics.
+    pub(crate) fn metrics(&self) -> String {
+        let read = |name: &str| fs::read_to_string(self.data.join(name)).unwrap().trim().to_owned();
+        let mut api = TcpStream::connect(read("run/api")).unwrap();
+        let token = read("metrics_token");
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: quoin\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        );
+        api.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        api.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     /// Waits until the array is ready; its status.
@@ -80,7 +97,7 @@ impl Lab {
         self.until(&["status"], |status| status["ready"] == true)
     }
 
-    pub(crate) fn until(&self, args: &[&str], condition: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, args: &[&str], mut condition: impl FnMut(&Value) -> bool) -> Value {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             let outcome = self.run(&[args, &["-o", "json"]].concat());
