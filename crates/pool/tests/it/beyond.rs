@@ -4,7 +4,7 @@
 use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, MIB, VolumeId};
 use quoin_drive::MemberState;
-use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, Protection};
+use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, PoolStats, Protection};
 use quoin_world::{Thread, World};
 use std::{
     sync::{
@@ -252,10 +252,14 @@ async fn lose_beneath_parts(
     (volume, other)
 }
 
-/// Fills the buffer so far that destage gives up blocks that it cannot read, unless it waits for drives.
+/// Fills the journal so far that destage gives up blocks that it cannot read, unless it waits for drives.
 async fn press(world: &dyn World, pool: &Pool, other: VolumeId) {
-    for at in 0..4 {
-        pool.write(other, at * WRITE, vec![pattern(2000 + at, WRITE as usize)]).await.unwrap();
+    for at in 0..64 {
+        let PoolStats { journal_extents_used: used, journal_extents: all, .. } = pool.stats();
+        if 8 * used >= 5 * all {
+            break;
+        }
+        pool.write(other, at % 8 * WRITE, vec![pattern(2000 + at, WRITE as usize)]).await.unwrap();
         world.sleep(Duration::from_millis(100)).await;
     }
     world.sleep(Duration::from_secs(20)).await;
