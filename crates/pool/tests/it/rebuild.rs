@@ -2,7 +2,7 @@
 
 use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
-use quoin_drive::open_set;
+use quoin_drive::{MemberState, open_set};
 use quoin_pool::{Pool, PoolError, PoolOptions};
 use quoin_world::{Disk, World};
 use std::{sync::Arc, time::Duration};
@@ -75,8 +75,8 @@ fn drives_fail_one_after_the_other_and_each_is_made_up_for() {
 }
 
 /// A drive fails, and as soon as what it held is made again the next one, if the pool lets it go; then power fails. False if
-/// the pool does not open then, or lacks something.
-fn survives_failures_before_a_checkpoint(text: &str, seed: u64) -> bool {
+/// the pool does not open then, or lacks something. `is_away`: the next one vanishes first, and is given up then.
+fn survives_failures_before_a_checkpoint(text: &str, seed: u64, is_away: bool) -> bool {
     let rig = Rig::protected(seed, layout(text), 24 * MIB);
     let pool = rig.open();
     let volume = rig.run(|_| async move {
@@ -87,24 +87,33 @@ fn survives_failures_before_a_checkpoint(text: &str, seed: u64) -> bool {
         pool.close().await.unwrap();
         volume
     });
-    let pool = rig.open();
+    let (pool, next) = (rig.open(), rig.disks[1].clone());
     let has_let_go = rig.run(|world| async move {
         assert!(pool.fail_drive(DriveIndex(0)).await.unwrap());
         while pool.protection().degraded_segments > 0 {
             world.sleep(Duration::from_micros(50)).await;
         }
         let tolerated = pool.protection().tolerates;
+        if is_away {
+            next.vanish();
+            // Refused if it has metadata that a crash would take.
+            let _ = pool.miss_drive(DriveIndex(1)).await;
+        }
         let has_let_go = pool.fail_drive(DriveIndex(1)).await.is_ok();
         assert!(has_let_go || tolerated == 0, "{tolerated} failures were tolerated");
         has_let_go
     });
     rig.world.crash();
+    rig.disks[1].revive();
     let disks = rig.disks.iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect();
     let opened = rig.run(|world| async move {
         Pool::open(world, open_set(disks).await.map_err(PoolError::from)?, options()).await
     });
-    let Ok(pool) = opened else { return false };
+    let (Ok(pool), next) = (opened, rig.disks[1].clone()) else { return false };
     rig.run(|world| async move {
+        if pool.members().get(DriveIndex(1)).is_some_and(|member| member.state == MemberState::Absent) {
+            pool.take_back(next).await.unwrap();
+        }
         for at in 0..WRITES {
             if pool.read(volume, ByteRange::new(at * WRITE, WRITE)).await.is_err() {
                 return false;
@@ -129,7 +138,12 @@ fn survives_failures_before_a_checkpoint(text: &str, seed: u64) -> bool {
 fn what_is_made_again_protects_only_when_a_checkpoint_names_it() {
     for text in ["mirror", "2+1", "raid5"] {
         for seed in 7..10 {
-            assert!(survives_failures_before_a_checkpoint(text, seed), "{text} {seed}");
+            for is_away in [false, true] {
+                assert!(
+                    survives_failures_before_a_checkpoint(text, seed, is_away),
+                    "{text} {seed} {is_away}"
+                );
+            }
         }
     }
 }
@@ -139,7 +153,7 @@ fn what_is_made_again_protects_only_when_a_checkpoint_names_it() {
 fn columns_that_count_before_a_checkpoint_names_them_are_found() {
     use quoin_pool::bugs::{Bug, plant};
     plant(Some(Bug::CountUnnamed));
-    let survives = (7..20).all(|seed| survives_failures_before_a_checkpoint("mirror", seed));
+    let survives = (7..20).all(|seed| survives_failures_before_a_checkpoint("mirror", seed, false));
     plant(None);
     assert!(!survives);
 }

@@ -46,7 +46,11 @@ impl Segment {
 
     /// The columns that are lost if these drives are. `before`: those that took the place of others and are not in a durable
     /// checkpoint yet are lost, too, where the others are.
-    fn lost_if(&self, is_lost: &dyn Fn(DriveIndex) -> bool, before: Option<&Vec<&LeftSlab>>) -> ColumnSet {
+    pub(super) fn lost_if(
+        &self,
+        is_lost: &dyn Fn(DriveIndex) -> bool,
+        before: Option<&Vec<&LeftSlab>>,
+    ) -> ColumnSet {
         let here = self.stripes.columns.iter().enumerate();
         let here = here.filter(|(_, column)| is_lost(column.drive)).map(|(place, _)| place);
         let left = before.into_iter().flatten().filter(|left| left.was_missing || is_lost(left.column.drive));
@@ -132,8 +136,7 @@ impl SegmentTable {
         let inner = self.inner.read();
         let (is_lost, before) =
             (|drive: DriveIndex| !inner.held_slabs.contains_key(&drive), inner.named_before());
-        let in_use = (0..).zip(&inner.segments).filter(|(_, segment)| segment.state != SegmentState::Free);
-        let of_segments = in_use.map(|(id, segment)| {
+        let of_segments = inner.in_use().map(|(id, segment)| {
             let gone = segment.lost_if(&is_lost, before.get(&id));
             usize::from(segment.stripes.geometry.parity).saturating_sub(gone.len())
         });
@@ -284,6 +287,11 @@ impl Inner {
         before
     }
 
+    /// Segments that are in use, or that the last checkpoint may have in use.
+    pub(super) fn in_use(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        (0..).zip(&self.segments).filter(|(_, segment)| segment.state != SegmentState::Free)
+    }
+
     /// The segments that would be lost without a drive, beside those for which `is_lost` is true.
     fn lost_segments<'a>(
         &'a self,
@@ -292,9 +300,7 @@ impl Inner {
     ) -> impl Iterator<Item = (u32, &'a Segment)> {
         let before = self.named_before();
         let is_lost_then = move |other: DriveIndex| other == drive || is_lost(other);
-        // What is quarantined may be in the last checkpoint.
-        let in_use = (0..).zip(&self.segments).filter(|(_, segment)| segment.state != SegmentState::Free);
-        in_use.filter(move |(id, segment)| {
+        self.in_use().filter(move |(id, segment)| {
             let before = before.get(id);
             let mut left = before.into_iter().flatten();
             let is_concerned =

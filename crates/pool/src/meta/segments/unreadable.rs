@@ -88,12 +88,20 @@ impl SegmentTable {
         !self.unreadable().is_empty()
     }
 
-    /// What would be lost for good without an absent drive: it follows from nothing now, and the drive has a part of it.
+    /// What would be lost for good without an absent drive: it follows from nothing, and the drive has a part of it. That goes for
+    /// what is in RAM and for what an opening would find.
     pub(crate) fn last_copies_on(&self, drive: DriveIndex) -> Losses {
         let inner = self.inner.read();
+        let is_lost = |drive: DriveIndex| !inner.held_slabs.contains_key(&drive);
+        let before = inner.named_before();
         let mut losses = Losses::default();
-        for segment in inner.segments.iter().filter(|segment| inner.is_unreadable(segment)) {
-            if !segment.columns_on(drive).without(segment.stripes.missing).is_empty() {
+        for (id, segment) in inner.in_use() {
+            let before = before.get(&id);
+            let is_unreadable = !segment.survives(segment.lost_if(&is_lost, before));
+            let is_left =
+                before.into_iter().flatten().any(|left| left.column.drive == drive && !left.was_missing);
+            let has_part = is_left || !segment.columns_on(drive).without(segment.stripes.missing).is_empty();
+            if is_unreadable && has_part {
                 losses.segments += 1;
                 losses.bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
             }
