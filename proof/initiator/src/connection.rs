@@ -92,6 +92,11 @@ impl Sense {
         Sense { status: response.0[3], key: key & 0xf, code, qualifier }
     }
 
+    /// The target has no room for the command now.
+    pub(crate) fn is_task_set_full(&self) -> bool {
+        self.status == 0x28
+    }
+
     pub(crate) fn is_unit_attention(&self) -> bool {
         self.status == 0x02 && self.key == 0x06
     }

@@ -2,7 +2,7 @@
 //!
 //! Closed loop: one wake-up reads what has come, completes it, starts as many new commands, sends them together.
 
-use std::time::Instant;
+use std::{collections::VecDeque, time::Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
 
@@ -73,6 +73,8 @@ struct Engine<'a> {
     shape: Shape,
     slots: Vec<Slot>,
     free: Vec<usize>,
+    /// Sent again when others have completed: the target had no room for them.
+    turned_away: VecDeque<usize>,
     sense: Vec<u8>,
     source: &'a mut dyn Source,
 }
@@ -87,8 +89,8 @@ pub fn run(connection: &mut Connection, source: &mut dyn Source, shape: Shape) -
             Slot { io: None, data, started: Instant::now(), received: 0 }
         })
         .collect();
-    let mut engine =
-        Engine { shape, slots, free: (0..shape.depth).rev().collect(), sense: Vec::new(), source };
+    let free = (0..shape.depth).rev().collect();
+    let mut engine = Engine { shape, slots, free, turned_away: VecDeque::new(), sense: Vec::new(), source };
     let mut now = Instant::now();
     loop {
         let done = engine.start(&mut connection.sender, now)?;
@@ -194,12 +196,30 @@ impl Engine<'_> {
                 self.send(sender, index, io); // a notice, not a refusal: the same command again
                 return Ok(());
             }
+            if sense.is_task_set_full() {
+                // Something that completes makes room. If nothing is in flight any more there is room by now.
+                self.turned_away.push_back(index);
+                if self.free.len() + self.turned_away.len() == self.shape.depth {
+                    self.send_again(sender);
+                }
+                return Ok(());
+            }
             bail!("the target failed {io:?}: {sense}, iSCSI response {:#04x}", header.0[2]);
         }
         let slot = &mut self.slots[index];
         ensure!(io.write || slot.received == io.len, "{io:?} returned {} bytes and said GOOD", slot.received);
         slot.io = None;
         self.free.push(index);
-        self.source.completed(io, &slot.data[..io.len as usize], slot.started, now)
+        self.source.completed(io, &slot.data[..io.len as usize], slot.started, now)?;
+        self.send_again(sender);
+        Ok(())
+    }
+
+    /// Sends the first again of those that the target had no room for.
+    fn send_again(&mut self, sender: &mut Sender) {
+        let Some(index) = self.turned_away.pop_front() else { return };
+        if let Some(io) = self.slots[index].io {
+            self.send(sender, index, io);
+        }
     }
 }
