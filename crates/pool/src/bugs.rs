@@ -159,6 +159,8 @@ pub enum Bug {
     GiveUpLast = 240,
     /// A block that cannot be read while drives are away is given up like one that is damaged. A test of the pool finds it.
     FreeUnreadable = 241,
+    /// What is carried forward in the journal goes over what hosts wrote meanwhile. A test of the pool finds it.
+    CarryOverNewer = 243,
     /// A drive that was used by itself meanwhile is taken back. A test of the pool finds it.
     TakeBackGone = 242,
     /// A pool is opened with whatever voters are there.

@@ -268,6 +268,9 @@ impl Client {
         let data = self.cut_up(data);
         let outcome = self.pool.write(volume, target.range().offset, data).await;
         self.shared.model.lock().history.end(id, outcome.is_ok());
+        // Beyond what the layout tolerates nothing is promised: drives may have taken the room with them.
+        let is_beyond = || self.pool.protection().unreadable_segments > 0;
+        let is_promised = || promised.is_some() && reserved() == promised && !is_beyond();
         match outcome {
             Ok(()) => {
                 let mut totals = self.shared.totals.lock();
@@ -276,7 +279,7 @@ impl Client {
                 totals.written_bytes += target.range().len;
                 Ok(())
             }
-            Err(PoolError::NoSpace) if promised.is_some() && reserved() == promised => Err(format!(
+            Err(PoolError::NoSpace) if is_promised() => Err(format!(
                 "a write to volume {volume}, which has space reserved ({promised:?}), was refused"
             )),
             Err(PoolError::BeyondEnd { .. }) => {

@@ -128,6 +128,8 @@ crate::figures! {
         overlapped_blocks,
         /// Of them, those that were destaged while a checkpoint was under way.
         beside_checkpoints,
+        /// Records written anew, since what they brought waits for drives.
+        carried_records,
         /// Checkpoints made.
         checkpoints,
         /// Bytes the cleaner moved.
@@ -172,6 +174,7 @@ impl Totals {
         self.destaged_blocks += stats.destaged_blocks;
         self.overlapped_blocks += stats.overlapped_blocks;
         self.beside_checkpoints += stats.destaged_beside_checkpoints;
+        self.carried_records += stats.carried_records;
         self.checkpoints += stats.checkpoints;
         self.cleaned_bytes += stats.cleaned_bytes;
         self.rebuilt_columns += stats.rebuilt_columns;

@@ -191,6 +191,7 @@ impl Committer {
         self.land()?;
         self.settle();
         self.let_readers_leave().await;
+        self.carry_forward().await;
         Ok(decide(&self.figures()))
     }
 

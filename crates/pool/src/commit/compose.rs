@@ -78,7 +78,7 @@ impl Slice {
     }
 
     /// A fragment's data as it was received; `None` for zeroes.
-    async fn verified_data(
+    pub(super) async fn verified_data(
         &self,
         layer: &Layer,
         key: BlockKey,

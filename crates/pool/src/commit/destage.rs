@@ -403,8 +403,9 @@ impl Committer {
             let now = slice.world().now();
             let (tries, waited) = self.retries.failed(key, block.taken.newest(), now);
             let may_be_lost = tries >= TRIES || waited >= WAITED_FOR;
+            let awaits_drives = may_be_lost && self.awaits_drives(&block).await;
             let is_lost = may_be_lost
-                && !self.awaits_drives(&block).await
+                && !awaits_drives
                 && (tries >= TRIES && slice.fill(0) > GIVE_UP_FROM
                     || waited >= WAITED_FOR
                         && slice.forks.await_destage()
@@ -420,11 +421,13 @@ impl Committer {
                 block.content = Composition::Lost;
                 composed.push(block);
             } else {
+                self.retries.awaits(key, awaits_drives);
                 // All others have a turn before it is tried again.
                 slice.buffer.put_back(&block.taken, slice.log.journal.newest_sequence());
             }
         }
         slice.counters.progress.unread(self.retries.count());
+        self.carry_forward().await;
     }
 
     /// Whether what a block is written over may be there again when drives are back.

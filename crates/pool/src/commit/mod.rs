@@ -2,6 +2,7 @@
 
 mod block_numbers;
 mod block_table;
+mod carry;
 pub(crate) mod checkpoint;
 mod checkpoints;
 mod chunk;

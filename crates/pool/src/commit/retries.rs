@@ -14,6 +14,8 @@ const REST_MOST: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Retries {
     unread: BTreeMap<BlockKey, Unread>,
+    /// How many extents the journal had taken when all that waits was carried forward last.
+    pub(super) carried_at: u64,
 }
 
 struct Unread {
@@ -22,12 +24,23 @@ struct Unread {
     /// The newest sequence in it when it was tried last.
     newest: Sequence,
     rests_until: Nanos,
+    /// When it was tried last, drives were away that may have what it waits for.
+    awaits_drives: bool,
+    /// Where the journal's set of drives had changed last when it was carried forward last.
+    carried_since: Option<u64>,
 }
 
 impl Retries {
     /// Notes that a block whose newest sequence is this could not be read. Returns how often, and for how long.
     pub(super) fn failed(&mut self, key: BlockKey, newest: Sequence, now: Nanos) -> (u32, Duration) {
-        let first = Unread { tries: 0, since: now, newest, rests_until: now };
+        let first = Unread {
+            tries: 0,
+            since: now,
+            newest,
+            rests_until: now,
+            awaits_drives: false,
+            carried_since: None,
+        };
         let unread = self.unread.entry(key).or_insert(first);
         let rest = REST_FIRST.saturating_mul(1 << unread.tries.min(16)).min(REST_MOST);
         unread.tries = unread.tries.saturating_add(1);
@@ -43,6 +56,30 @@ impl Retries {
     /// Has all blocks tried again at once.
     pub(super) fn wake(&mut self) {
         self.unread.values_mut().for_each(|unread| unread.rests_until = Nanos(0));
+    }
+
+    /// Notes that a block that failed waits for drives, or that it does not.
+    pub(super) fn awaits(&mut self, key: BlockKey, awaits_drives: bool) {
+        if let Some(unread) = self.unread.get_mut(&key) {
+            unread.awaits_drives = awaits_drives;
+        }
+    }
+
+    /// Those that wait for drives, and whether any of them was not carried forward since the journal's set of drives changed.
+    pub(super) fn awaiting_drives(&self, set_from: u64) -> (Vec<BlockKey>, bool) {
+        let waiting = || self.unread.iter().filter(|(_, unread)| unread.awaits_drives);
+        let any_new = waiting().any(|(_, unread)| unread.carried_since != Some(set_from));
+        (waiting().map(|(key, _)| *key).collect(), any_new)
+    }
+
+    /// Notes that a block was carried forward: what it holds has other sequences than before, and was tried. `before` and
+    /// `newest` are the newest of them.
+    pub(super) fn carried(&mut self, key: BlockKey, set_from: u64, before: Sequence, newest: Sequence) {
+        let Some(unread) = self.unread.get_mut(&key) else { return };
+        unread.carried_since = Some(set_from);
+        if unread.newest == before {
+            unread.newest = newest;
+        }
     }
 
     /// Notes that a block is tried no more.

@@ -248,8 +248,13 @@ impl Journal {
         let usage = self.usage();
         let unusable = 1 + self.lanes.len().div_ceil(2) as u64;
         let capacity = usage.total.saturating_sub(unusable).max(1) as f64;
-        let queued = (self.queued.load(Ordering::Relaxed) + len) as f64 / (self.slab_bytes() as f64 * 0.625);
+        let queued = self.extents_for(self.queued.load(Ordering::Relaxed) + len);
         (usage.used as f64 + queued) / capacity
+    }
+
+    /// How many extents so many bytes take at most.
+    fn extents_for(&self, bytes: u64) -> f64 {
+        bytes as f64 / (self.slab_bytes() as f64 * 0.625)
     }
 
     /// A drive joined the journal's set: extents may lie on it from now on.
@@ -324,6 +329,26 @@ impl Journal {
             self.queued.fetch_add(bytes, Ordering::Relaxed);
             Room { journal: self, bytes, appended: false }
         })
+    }
+
+    /// Keeps room for records of `bytes` in all that make room for others. The journal may be so full that hosts wait: then there
+    /// has to be an extent to spare, and nobody else may be about to append.
+    pub(crate) fn keep_last_room(&self, bytes: u64, limit: f64) -> Option<Room<'_>> {
+        if let room @ Some(_) = self.keep_room(bytes, limit) {
+            return room;
+        }
+        let _turn = self.admitting.lock();
+        let (usage, queued) = (self.usage(), self.queued.load(Ordering::Relaxed));
+        let extents = self.extents_for(bytes).ceil() as u64;
+        (queued == 0 && usage.used + extents < usage.total).then(|| {
+            self.queued.fetch_add(bytes, Ordering::Relaxed);
+            Room { journal: self, bytes, appended: false }
+        })
+    }
+
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.usage().total * self.slab_bytes()
     }
 
     /// How many extents a tail at `tail` would free.

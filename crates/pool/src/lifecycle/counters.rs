@@ -116,6 +116,8 @@ pub(crate) struct DestageCounters {
     pub(crate) overlapped_blocks: Figure,
     /// Of them, those that were destaged while a checkpoint was under way.
     pub(crate) blocks_beside_checkpoints: Figure,
+    /// Records that were written anew, since what they brought waits for drives.
+    pub(crate) carried: Figure,
 }
 
 #[derive(Default)]
@@ -229,6 +231,7 @@ impl Counters {
             destaged_blocks: destage.blocks.get(),
             overlapped_blocks: destage.overlapped_blocks.get(),
             destaged_beside_checkpoints: destage.blocks_beside_checkpoints.get(),
+            carried_records: destage.carried.get(),
             cleaned_bytes: cleaning.bytes.get(),
             uncleanable_segments: cleaning.uncleanable.get(),
             rebuilt_columns: rebuild.columns.get(),

@@ -7,8 +7,9 @@
 //! than it should be is copied to others by the rebuild, also while the lost drive may come back. And drives that do not vote do
 //! so in the place of a lost one: the pool cannot go on without its last voter.
 //!
-//! Blocks that cannot be destaged, because what they were written over in part cannot be read, stay in the journal where it is.
-//! Nothing but them keeps a loss from being settled: they wait for drives, and the loss with them.
+//! Blocks that cannot be destaged, because what they were written over in part cannot be read, are carried forward in the
+//! journal. Nothing but those for which that cannot be done keeps a loss from being settled: they wait for drives, and the loss
+//! with them.
 //!
 //! While no drive is lost this costs nothing: the task sleeps until the table of members changes.
 
@@ -81,8 +82,9 @@ impl Slice {
             }
             self.front.placer.seal_idle();
             self.drain().await?;
-            if self.counters.progress.unread_blocks() > 0 && !self.is_bare_beside_journal() {
-                // They wait for drives, and the journal keeps what came after them.
+            let is_at_end = pause == PAUSE_MOST && !self.is_bare_beside_journal();
+            if self.counters.progress.unread_blocks() > 0 && is_at_end {
+                // They wait for drives, they could not be carried forward, and the journal keeps what came after them.
                 break;
             }
             self.world().sleep(pause).await;

@@ -151,6 +151,8 @@ figures! {
         overlapped_blocks: u64 = sum,
         /// Of them, those that were destaged while a checkpoint was under way.
         destaged_beside_checkpoints: u64 = sum,
+        /// Records that were written anew, so that the journal goes on: what they brought waits for drives.
+        carried_records: u64 = sum,
         /// Large writes of hosts, written to segments as they came in.
         placed_bytes: u64 = sum,
         /// Written to segments by destage.

@@ -4,7 +4,7 @@
 use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, MIB, VolumeId};
 use quoin_drive::MemberState;
-use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, PoolStats, Protection};
+use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, Protection};
 use quoin_world::{Thread, World};
 use std::{
     sync::{
@@ -14,16 +14,16 @@ use std::{
     time::Duration,
 };
 
-const WRITE: u64 = 64 << 10;
-const WRITES: u64 = 60;
-const BLOCK: u64 = 8 << 10;
+pub(crate) const WRITE: u64 = 64 << 10;
+pub(crate) const WRITES: u64 = 60;
+pub(crate) const BLOCK: u64 = 8 << 10;
 /// The drive that is lost after the first.
-const SECOND: u16 = 3;
+pub(crate) const SECOND: u16 = 3;
 
 /// Layouts with the drives that they have here: one more at least than they take.
 const LAYOUTS: [(&str, usize); 3] = [("mirror", 4), ("2+1", 5), ("raid5", 5)];
 
-async fn fill(pool: &Pool, volume: VolumeId, tag: u64) {
+pub(crate) async fn fill(pool: &Pool, volume: VolumeId, tag: u64) {
     for at in 0..WRITES {
         pool.write(volume, at * WRITE, vec![pattern(tag + at, WRITE as usize)]).await.unwrap();
     }
@@ -53,7 +53,7 @@ fn state(pool: &Pool, drive: u16) -> MemberState {
 }
 
 /// Waits until nothing is left to be made again.
-async fn whole_again(world: &dyn World, pool: &Pool) {
+pub(crate) async fn whole_again(world: &dyn World, pool: &Pool) {
     for _ in 0..600 {
         let Protection { degraded_segments, tolerates: now, .. } = pool.protection();
         if degraded_segments == 0 && now == 1 {
@@ -232,39 +232,6 @@ async fn lose_two(
     failed
 }
 
-/// Two drives are lost, and a sector of each write to the volume that is returned first comes in between: none of these is
-/// destaged when the second drive goes. Also returns a volume that is not affected.
-async fn lose_beneath_parts(
-    pool: &Pool,
-    disks: &[std::sync::Arc<quoin_world_sim::SimDisk>],
-) -> (VolumeId, VolumeId) {
-    let (volume, other) = (create(pool).await, create(pool).await);
-    fill(pool, volume, 0).await;
-    pool.drain().await.unwrap();
-    disks[0].vanish();
-    fill(pool, other, 1000).await;
-    pool.drain().await.unwrap();
-    for at in 0..WRITES {
-        pool.write(volume, at * WRITE, vec![pattern(7, 512)]).await.unwrap();
-    }
-    disks[SECOND as usize].vanish();
-    pool.drain().await.unwrap();
-    (volume, other)
-}
-
-/// Fills the journal so far that destage gives up blocks that it cannot read, unless it waits for drives.
-async fn press(world: &dyn World, pool: &Pool, other: VolumeId) {
-    for at in 0..64 {
-        let PoolStats { journal_extents_used: used, journal_extents: all, .. } = pool.stats();
-        if 8 * used >= 5 * all {
-            break;
-        }
-        pool.write(other, at % 8 * WRITE, vec![pattern(2000 + at, WRITE as usize)]).await.unwrap();
-        world.sleep(Duration::from_millis(100)).await;
-    }
-    world.sleep(Duration::from_secs(20)).await;
-}
-
 #[test]
 fn a_part_of_a_block_that_cannot_be_read_is_not_written_and_a_whole_one_is() {
     let rig = Rig::of_drives(13, "mirror".parse().unwrap(), 4, 48 * MIB);
@@ -292,36 +259,6 @@ fn a_part_of_a_block_that_cannot_be_read_is_not_written_and_a_whole_one_is() {
         pool.take_back(disks[SECOND as usize].clone()).await.unwrap();
         pool.write(volume, part, sector.clone()).await.unwrap();
         assert_eq!(read(&pool, volume, part, 512).await, sector[0].to_vec());
-        disks[0].revive();
-        pool.take_back(disks[0].clone()).await.unwrap();
-        whole_again(&*world, &pool).await;
-        pool.close().await.unwrap();
-    });
-    rig.check();
-}
-
-#[test]
-fn a_block_that_was_written_in_part_before_the_loss_waits_for_the_drives() {
-    let rig = Rig::of_drives(14, "mirror".parse().unwrap(), 4, 48 * MIB);
-    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
-    let disks = rig.disks.clone();
-    rig.run(|world| async move {
-        let (volume, other) = lose_beneath_parts(&pool, &disks).await;
-        assert!(pool.protection().unreadable_segments > 0);
-        let waiting = pool.stats().buffered_bytes;
-        assert!(waiting > 0, "some wait");
-        press(&*world, &pool, other).await;
-        assert_eq!(pool.stats().lost_blocks, 0);
-        assert_eq!(pool.state(), PoolState::Online);
-        disks[SECOND as usize].revive();
-        pool.take_back(disks[SECOND as usize].clone()).await.unwrap();
-        pool.drain().await.unwrap();
-        assert_eq!(pool.stats().buffered_bytes, 0);
-        for at in 0..WRITES {
-            let mut expected = pattern(at, WRITE as usize).to_vec();
-            expected[..512].copy_from_slice(&pattern(7, 512));
-            assert!(read(&pool, volume, at * WRITE, WRITE).await == expected, "{at}");
-        }
         disks[0].revive();
         pool.take_back(disks[0].clone()).await.unwrap();
         whole_again(&*world, &pool).await;
@@ -369,27 +306,6 @@ fn a_restart_serves_the_rest_only_if_it_is_asked_to() {
         pool.close().await.unwrap();
     });
     rig.check();
-}
-
-#[cfg(feature = "planted-bugs")]
-#[test]
-fn the_last_copy_is_not_given_up_and_the_planted_bugs_give_it_up() {
-    use quoin_pool::bugs::{Bug, plant};
-    for bug in [None, Some(Bug::GiveUpLast), Some(Bug::FreeUnreadable)] {
-        plant(bug);
-        let rig = Rig::of_drives(14, "mirror".parse().unwrap(), 4, 48 * MIB);
-        let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
-        let disks = rig.disks.clone();
-        let (given_up, lost) = rig.run(|world| async move {
-            let (_, other) = lose_beneath_parts(&pool, &disks).await;
-            press(&*world, &pool, other).await;
-            pool.set_repair_delay(Duration::ZERO);
-            (pool.give_up_absent().await.unwrap(), pool.stats().lost_blocks)
-        });
-        plant(None);
-        let found = (!given_up.is_empty(), lost > 0);
-        assert_eq!(found, (bug == Some(Bug::GiveUpLast), bug == Some(Bug::FreeUnreadable)), "{bug:?}");
-    }
 }
 
 /// Writes small blocks to a volume until it is told to stop. Returns what was acknowledged last of each place.
@@ -485,33 +401,5 @@ fn a_loss_of_idle_drives_is_settled_too() {
             assert!(pool.is_settled(), "{drive}: {:?}", pool.stats());
         }
         assert_eq!(pool.state(), PoolState::Online);
-    });
-}
-
-#[test]
-fn what_waits_for_drives_is_not_tried_all_the_time() {
-    let rig = Rig::of_drives(20, "mirror".parse().unwrap(), 4, 48 * MIB);
-    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_millis(1), ..options() });
-    let disks = rig.disks.clone();
-    rig.run(|world| async move {
-        let (_, other) = lose_beneath_parts(&pool, &disks).await;
-        assert!(pool.stats().buffered_bytes > 0);
-        let reads = || -> u64 {
-            (0..4)
-                .filter_map(|at| pool.drive(DriveIndex(at)))
-                .map(|drive| drive.counters().reads + drive.counters().errors)
-                .sum()
-        };
-        world.sleep(Duration::from_secs(5)).await;
-        let before = reads();
-        world.sleep(Duration::from_secs(20)).await;
-        let tried = reads() - before;
-        assert!(tried < 20 * 4 * WRITES, "{tried} reads in 20 s for {WRITES} blocks");
-        // Other blocks are destaged all the same.
-        for at in 0..4 {
-            pool.write(other, at * WRITE, vec![pattern(4000 + at, WRITE as usize)]).await.unwrap();
-        }
-        world.sleep(Duration::from_secs(2)).await;
-        assert!(pool.stats().buffered_bytes <= WRITES * BLOCK, "{:?}", pool.stats());
     });
 }

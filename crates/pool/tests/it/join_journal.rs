@@ -144,8 +144,9 @@ fn a_drive_that_joins_before_it_is_a_member_is_found() {
     plant(Some(Bug::JoinBeforeMember));
     // The journal has to go on to another extent in the meantime, which it does after every so many writes.
     let mut moments = (30..70).flat_map(|before| (60..140).step_by(4).map(move |steps| (before, steps)));
-    let found = moments
-        .any(|(before, steps)| std::panic::catch_unwind(|| cut_while_joining(before, before, steps)).is_err());
+    let found = moments.any(|(before, steps)| {
+        std::panic::catch_unwind(|| cut_while_joining(before, before, steps)).is_err()
+    });
     plant(None);
     assert!(found, "a power failure shows it");
 }

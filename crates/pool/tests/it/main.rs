@@ -37,3 +37,4 @@ mod snapshot;
 mod space;
 mod spare;
 mod takeover;
+mod waiting;

@@ -1,0 +1,162 @@
+//! Carrying forward what waits for drives, so that hosts can write on.
+//!
+//! A block that cannot be put together until a drive is back keeps the journal's tail at its oldest record. The journal would
+//! fill up behind it until no host could write. So what is buffered of such blocks is appended again, as if hosts had written it
+//! just now. The tail then goes on, and what was written before the loss of a drive gets all its columns.
+//!
+//! 1. Only what still is in the buffer as it was is appended, with its shard locked: what a host writes is never undone.
+//! 2. The tail passes a record only when the one that came in its place is hardened: the buffer sees to that, as it does when
+//!    hosts overwrite something.
+//! 3. All that waits is carried whenever the journal has gone on by a quarter of its length, and once after each loss. If it is
+//!    more than an eighth of the journal it stays where it is: it would be most of what the journal is for.
+//!
+//! What a fork took along stays where it is too, as does what lies in a row that cannot be read: see `docs/limits.md`.
+
+use crate::{
+    buffer::{BlockKey, Content, Fragment, Piece, held::Held, received::Received},
+    bugs::{Bug, planted},
+    commit::committer::Committer,
+    fork::layer::Layer,
+    format::{RecordHeader, RecordKind},
+    host::{pace::STOP_AT, write::record},
+    journal::Entry,
+    lifecycle::slice::Slice,
+};
+use quoin_base::{ByteRange, SECTOR_BYTES, Sequence, crc32c};
+use quoin_world::Slice as Bytes;
+use std::{sync::Arc, time::Duration};
+
+/// All is carried again when the journal has gone on by this part of its length.
+const DUE_AFTER_PART: u64 = 4;
+/// The most that is carried, as a part of the journal: less than what makes it due again.
+const MOST_PART: u64 = 8;
+
+/// A fragment is not in the buffer any more as it was, or its layer is not written to any more.
+struct Changed;
+
+impl Committer {
+    /// Carries all forward that waits for drives, if it holds up the journal.
+    pub(super) async fn carry_forward(&mut self) {
+        if self.retries.count() == 0 {
+            return;
+        }
+        let slice = self.slice.clone();
+        let (journal, usage) = (&slice.log.journal, slice.log.journal.usage());
+        let set_from = journal.set_from();
+        let (waiting, any_new) = self.retries.awaiting_drives(set_from);
+        let gone_on = usage.taken - self.retries.carried_at;
+        let is_due = DUE_AFTER_PART * gone_on >= usage.total || any_new && journal.lacks_columns();
+        let waiting_bytes = waiting.len() as u64 * slice.buffer.block_bytes;
+        if waiting.is_empty() || !is_due || MOST_PART * waiting_bytes > journal.bytes() {
+            return;
+        }
+        let found: Vec<_> = waiting.into_iter().filter_map(|key| slice.waiting(key)).collect();
+        let bytes = found.iter().flat_map(|waiting| &waiting.fragments).map(record_bytes).sum();
+        // NOTE: it never waits for room: the room comes from what this task does.
+        let Some(_room) = journal.keep_last_room(bytes, STOP_AT) else { return };
+        for Waiting { layer, key, fragments } in found {
+            let before = fragments.iter().map(|fragment| fragment.sequence).max().unwrap_or_default();
+            let mut newest = before;
+            for fragment in &fragments {
+                newest = newest.max(slice.carry(&layer, key, fragment).await.unwrap_or_default());
+            }
+            self.retries.carried(key, set_from, before, newest);
+            // Hosts write meanwhile, and rows.
+            slice.world().yield_now().await;
+        }
+        self.retries.carried_at = usage.taken;
+    }
+}
+
+/// What is buffered of a block that waits.
+struct Waiting {
+    layer: Arc<Layer>,
+    key: BlockKey,
+    fragments: Vec<Fragment>,
+}
+
+/// What the record of a fragment takes of the journal at most, beside others.
+fn record_bytes(fragment: &Fragment) -> u64 {
+    u64::from(fragment.sectors) * SECTOR_BYTES + size_of::<RecordHeader>() as u64
+}
+
+impl Slice {
+    fn waiting(&self, key: BlockKey) -> Option<Waiting> {
+        let layer = self.forks.kept_layer(key.layer)?;
+        let fragments = self.buffer.shard(key).fragments(key)?.to_vec();
+        Some(Waiting { layer, key, fragments })
+    }
+
+    /// Appends what a fragment holds under a sequence of its own, which is returned. `None`: it stays as it is.
+    async fn carry(&self, layer: &Layer, key: BlockKey, fragment: &Fragment) -> Option<Sequence> {
+        let data = match fragment.content {
+            Content::Zero => None,
+            Content::Ram(_) | Content::Journal(_) => {
+                Some(self.verified_data(layer, key, fragment).await.ok()??.data)
+            }
+            // It lies on drives already, and may be what cannot be read.
+            Content::Placed(_) | Content::Shared(_) => return None,
+        };
+        self.dawdle().await;
+        self.try_carry(layer, key, fragment, data).ok()
+    }
+
+    fn try_carry(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        fragment: &Fragment,
+        data: Option<Bytes>,
+    ) -> Result<Sequence, Changed> {
+        let Fragment { start, sectors, sequence: before, .. } = *fragment;
+        let block = key.index.offset_bytes(self.buffer.block_bytes);
+        let range =
+            ByteRange::new(block + u64::from(start) * SECTOR_BYTES, u64::from(sectors) * SECTOR_BYTES);
+        let bytes = data.as_ref().map_or(0, |data| data.len());
+        let mut appended = before;
+        self.log.journal.lane(self.world()).append(
+            bytes,
+            data.is_some().into(),
+            |batch, payload_offset| {
+                let mut shard = self.buffer.shard(key);
+                let is_same = |other: &Fragment| {
+                    (other.start, other.sectors, other.sequence) == (start, sectors, before)
+                };
+                let is_there = shard.fragments(key).is_some_and(|all| all.iter().any(is_same));
+                if !is_there && !planted(Bug::CarryOverNewer)
+                    || !layer.is_live()
+                    || layer.check_end(range).is_err()
+                {
+                    return Err(Changed);
+                }
+                appended = self.log.journal.take_sequence();
+                let (kind, content, crcs, payload) = match data {
+                    None => (RecordKind::Unmap, Content::Zero, Vec::new(), Vec::new()),
+                    Some(data) => {
+                        let crc = crc32c(&data).0;
+                        let held = Held::new(data.clone(), range.len, self.buffer.block_bytes);
+                        let received = Received::new(held, start, crc, payload_offset);
+                        (RecordKind::Write, Content::Ram(received), vec![crc], vec![data])
+                    }
+                };
+                self.buffer.insert(&mut shard, appended, batch, [Piece { key, start, sectors, content }]);
+                let mut header = record(layer, range, kind);
+                header.sequence = appended.0.into();
+                header.payload_bytes = (bytes as u32).into();
+                Ok(Entry { header, crcs, payload, row: None })
+            },
+        )?;
+        self.counters.destage.carried.add(1);
+        Ok(appended)
+    }
+}
+
+/// Seams for planted bugs.
+impl Slice {
+    /// Takes no time at all.
+    async fn dawdle(&self) {
+        if planted(Bug::CarryOverNewer) {
+            self.world().sleep(Duration::from_micros(50)).await;
+        }
+    }
+}
