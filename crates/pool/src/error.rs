@@ -82,6 +82,16 @@ impl PoolError {
         }
     }
 
+    /// Whether a drive failed a write or a flush, after which it takes no more.
+    pub(crate) fn is_of_failed_drive(&self) -> bool {
+        match self {
+            Self::Drive(error) | Self::Stripe(StripeError::Drive(error)) => {
+                matches!(error, DriveError::Disk(_) | DriveError::Failed { .. })
+            }
+            _ => false,
+        }
+    }
+
     pub(crate) fn corrupt(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into(), problem: problem.into() }
     }

@@ -141,7 +141,7 @@ impl Store {
         drive.is_some_and(|drive| self.loss_of(&self.members(), drive.index()).is_ok())
     }
 
-    /// Goes on without a drive that failed an operation, durably, if the pool can. Returns `failure` if it cannot, and if
+    /// Goes on without a drive that failed a write or flush, durably, if the pool can. Returns `failure` if it cannot, and if
     /// the drive has not failed for good: a file system that is full is no reason to give a drive up.
     pub(crate) async fn do_without(&self, index: DriveIndex, failure: PoolError) -> Result<(), PoolError> {
         let drive = self.drive_name(index);
@@ -149,7 +149,8 @@ impl Store {
             return Ok(());
         }
         if !self.columns.drive(index).is_ok_and(|drive| drive.is_failed()) {
-            return Err(failure);
+            // A drive that failed it, and has not failed: it was lost, and is back since. What it lacks is known.
+            return if failure.is_of_failed_drive() { Ok(()) } else { Err(failure) };
         }
         match self.go_on_without(index, self.is_away(index)).await {
             Ok(true) => {

@@ -349,6 +349,23 @@ fn a_drive_that_only_lacks_room_is_not_given_up() {
 }
 
 #[test]
+fn a_drive_that_is_back_is_not_lost_for_what_it_failed_before() {
+    let rig = Rig::new(6);
+    let store = rig.open();
+    let (going_on, disk) = (store.clone(), rig.disks[2].clone());
+    let outcome = rig.world.run(async move {
+        assert!(going_on.miss_drive(DriveIndex(2)).await.unwrap());
+        let drive = going_on.open_absent(disk).await.unwrap();
+        going_on.take_back(drive).await.unwrap();
+        // Told of only now.
+        let failure = DriveError::Failed { drive: "d2".into(), cause: "it was away".into() };
+        going_on.do_without(DriveIndex(2), failure.into()).await
+    });
+    outcome.unwrap().unwrap();
+    assert_eq!(state(&store, 2), MemberState::Active);
+}
+
+#[test]
 fn a_drive_that_votes_in_the_place_of_another_has_the_table_and_every_root() {
     let rig = Rig::new(7);
     let store = rig.open();
