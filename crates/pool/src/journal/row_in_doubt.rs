@@ -7,7 +7,8 @@
 
 use crate::{error::PoolError, store::Store};
 use quoin_base::{ByteRange, crc32c};
-use quoin_stripe::StripeSet;
+use quoin_stripe::{ColumnSet, StripeSet};
+use quoin_world::Buf;
 
 /// What a record in doubt leads to, which recovery takes.
 #[derive(Clone, Debug)]
@@ -22,36 +23,133 @@ impl RowInDoubt {
     /// Writes rows to all their columns. Durable on return.
     pub(crate) async fn mend_all(rows: &[Self], store: &Store) -> Result<(), PoolError> {
         // NOTE: first the data of all, then parity. Another row of the same stripes may be there only as long as its parity is.
+        let mut ways = Vec::with_capacity(rows.len());
         for row in rows {
-            row.mend_data(store).await?;
+            ways.push(row.mend_data(store).await?);
         }
-        for row in rows {
-            store.make_parity_anew(&row.stripes, row.range).await?;
+        for (row, left_out) in rows.iter().zip(ways) {
+            store.make_parity_anew(&row.stripes, row.range, left_out).await?;
         }
         Ok(())
     }
 
-    /// Writes it to the columns of data, or the copies, that lack it.
-    async fn mend_data(&self, store: &Store) -> Result<(), PoolError> {
+    /// Writes it to the columns of data, or the copies, that lack it. Returns the columns without which all of it was read, if it
+    /// was read as one.
+    async fn mend_data(&self, store: &Store) -> Result<Option<ColumnSet>, PoolError> {
+        // As a rule a column that lacks one block lacks all.
+        if let Some(left_out) = Self::mend(store, &self.stripes, self.range, &self.crcs).await? {
+            return Ok(Some(left_out));
+        }
         // Each block may be on other columns than the next.
-        let block_bytes = self.range.len / self.crcs.len().max(1) as u64;
-        for (block, crc) in self.range.split(block_bytes).zip(&self.crcs) {
-            self.mend_block(store, block, *crc).await?;
+        for (block, crc) in self.range.split(self.block_bytes()).zip(&self.crcs) {
+            if Self::mend(store, &self.stripes, block, std::slice::from_ref(crc)).await?.is_none() {
+                let what = format!("what was placed at {block:?} of a segment");
+                return Err(PoolError::corrupt(
+                    what,
+                    "it was read when the journal was, and does not verify any more",
+                ));
+            }
         }
-        Ok(())
+        Ok(None)
     }
 
-    async fn mend_block(&self, store: &Store, block: ByteRange, crc: u32) -> Result<(), PoolError> {
+    fn block_bytes(&self) -> u64 {
+        self.range.len / self.crcs.len().max(1) as u64
+    }
+
+    /// Writes blocks with these checksums to the columns of data that lack them, if there is a way to read all of them. Returns
+    /// the columns without which they were read.
+    async fn mend(
+        store: &Store,
+        stripes: &StripeSet,
+        range: ByteRange,
+        crcs: &[u32],
+    ) -> Result<Option<ColumnSet>, PoolError> {
+        let block_bytes = range.len as usize / crcs.len().max(1);
+        let verifies =
+            |bytes: &Buf| bytes.chunks(block_bytes).map(|block| crc32c(block).0).eq(crcs.iter().copied());
         // What lies there, with the columns left out that do not have it.
-        for left_out in store.ways_to_read(&self.stripes, block) {
-            match store.read_segment_without(&self.stripes, block, left_out).await {
-                Ok(bytes) if crc32c(&bytes).0 == crc => {
-                    return store.rewrite_columns(&self.stripes, block, left_out, &bytes.into_slice()).await;
+        for left_out in store.ways_to_read(stripes, range) {
+            match store.read_segment_without(stripes, range, left_out).await {
+                Ok(bytes) if verifies(&bytes) => {
+                    store.rewrite_columns(stripes, range, left_out, &bytes.into_slice()).await?;
+                    return Ok(Some(left_out));
                 }
                 Ok(_) | Err(_) => {}
             }
         }
-        let what = format!("what was placed at {block:?} of a segment");
-        Err(PoolError::corrupt(what, "it was read when the journal was, and does not verify any more"))
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FormatOptions, NewDrive, lifecycle::create::format};
+    use quoin_base::{DriveIndex, MIB};
+    use quoin_drive::{Roles, open_set};
+    use quoin_stripe::{Column, Geometry};
+    use quoin_world::Disk;
+    use quoin_world_sim::{SimOptions, SimWorld};
+    use std::sync::Arc;
+
+    const GEOMETRY: Geometry = Geometry { data: 3, parity: 2, strip_bytes: 4096, row_bytes: 24 << 10 };
+    const BLOCK: usize = 8 << 10;
+
+    fn row(tag: u8) -> Buf {
+        Buf::copy_of(&(0..3 * BLOCK).map(|at| (at / 7) as u8 ^ tag).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_row_that_one_parity_lacks_survives_while_a_column_of_data_is_missing() {
+        let world = SimWorld::new(1, SimOptions::default());
+        let disks: Vec<Arc<dyn Disk>> =
+            (0..5).map(|at| world.disk(&format!("d{at}"), 12 * MIB) as Arc<dyn Disk>).collect();
+        let running = world.clone();
+        let test = async move {
+            let new =
+                disks.iter().map(|disk| NewDrive::alone(disk.clone(), Roles { journal: true, data: true }));
+            let options = FormatOptions {
+                slab_bytes: 256 << 10,
+                row_bytes: 16 << 10,
+                journal_bytes: Some(3 << 20),
+                layout: "3+2".parse().unwrap(),
+                ..FormatOptions::default()
+            };
+            format(&*running, new.collect(), options).await.unwrap();
+            let store = Store::take_over(open_set(disks).await.unwrap()).await.unwrap();
+            let cases = (0..3).flat_map(|missing| [3, 4].map(|stale| (missing, stale)));
+            for (slab, (missing, stale)) in (20..).zip(cases) {
+                let columns: Vec<_> = (0..5).map(|drive| Column { drive: DriveIndex(drive), slab }).collect();
+                let whole = StripeSet { geometry: GEOMETRY, columns: columns.into(), missing: ColumnSet(0) };
+                let (old, new) = (row(1), row(2));
+                store.write_row(&whole, 0, vec![old.into_slice()], true).await.unwrap();
+                let mut before = Vec::new();
+                for place in [missing, stale] {
+                    before.push((place, store.read_slab(whole.columns[place], 0, BLOCK).await.unwrap()));
+                }
+                let crcs = new.chunks(BLOCK).map(|block| crc32c(block).0).collect();
+                let expected = new.to_vec();
+                store.write_row(&whole, 0, vec![new.into_slice()], true).await.unwrap();
+                for (place, content) in before {
+                    store
+                        .write_slab(whole.columns[place], 0, vec![content.into_slice()], true)
+                        .await
+                        .unwrap();
+                }
+                let stripes = StripeSet { missing: ColumnSet::one(missing), ..whole };
+                let range = ByteRange::new(0, expected.len() as u64);
+                let in_doubt = RowInDoubt { stripes: stripes.clone(), range, crcs };
+                RowInDoubt::mend_all(&[in_doubt], &store).await.unwrap();
+                for left_out in store.ways_to_read(&stripes, range) {
+                    let read = store.read_segment_without(&stripes, range, left_out).await.unwrap();
+                    assert!(
+                        read[..] == expected[..],
+                        "{missing} is missing, {stale} was old, without {left_out:?}"
+                    );
+                }
+            }
+        };
+        world.run(test).unwrap();
     }
 }

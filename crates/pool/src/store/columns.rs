@@ -68,7 +68,13 @@ impl Store {
     }
 
     /// Makes parity anew where it does not agree with the data, in the stripes that a range touches. Durable on return.
-    pub(crate) async fn make_parity_anew(&self, set: &StripeSet, range: ByteRange) -> Result<(), PoolError> {
+    /// `left_out`: the columns without which the data was read and verified, if they are known.
+    pub(crate) async fn make_parity_anew(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        left_out: Option<ColumnSet>,
+    ) -> Result<(), PoolError> {
         let geometry = set.geometry;
         if geometry.data == 1 || geometry.parity == 0 {
             return Ok(());
@@ -81,8 +87,20 @@ impl Store {
         if self.columns.verify(set, of_column).await? {
             return Ok(());
         }
-        for place in geometry.all().without(geometry.data_columns()).without(lost).iter() {
-            let parity = self.columns.rebuild(set, place, of_column).await?;
+        let parity = geometry.all().without(geometry.data_columns()).without(lost);
+        // As long as all data is there, all parity follows from it.
+        let (mut from, mut wrong) = (set.clone(), parity);
+        if !geometry.data_columns().both(lost).is_empty() {
+            // NOTE: what is missing follows from the parity with which it was read, and from no other.
+            let Some(left_out) = left_out else { return Ok(()) };
+            let gone = lost.with(left_out);
+            let followed = geometry.data_columns().both(gone).len();
+            let used = parity.without(left_out).iter().take(followed).map(ColumnSet::one);
+            wrong = parity.without(used.fold(ColumnSet::default(), ColumnSet::with));
+            from.missing = gone.with(wrong);
+        }
+        for place in wrong.iter() {
+            let parity = self.columns.rebuild(&from, place, of_column).await?;
             self.write_slab(set.columns[place], of_column.offset, vec![parity.into_slice()], true).await?;
         }
         Ok(())
