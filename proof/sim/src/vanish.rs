@@ -241,8 +241,9 @@ impl Vanisher {
 
     fn excuse(&self, doing: &str, error: &PoolError) -> Result<(), String> {
         match error {
-            // It was closed in between.
+            // It was closed in between, or is being closed.
             PoolError::Offline { .. } if self.is_over() => Ok(()),
+            PoolError::Offline { reason } if reason == "it was closed" => Ok(()),
             error => self.shared.excuse(&self.pool, doing, error),
         }
     }
