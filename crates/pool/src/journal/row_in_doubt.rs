@@ -7,7 +7,7 @@
 
 use crate::{error::PoolError, store::Store};
 use quoin_base::{ByteRange, crc32c};
-use quoin_stripe::{ColumnSet, StripeSet};
+use quoin_stripe::{ColumnSet, Read, StripeSet};
 use quoin_world::Buf;
 
 /// What a record in doubt leads to, which recovery takes.
@@ -71,7 +71,8 @@ impl RowInDoubt {
         // What lies there, with the columns left out that do not have it.
         for left_out in store.ways_to_read(stripes, range) {
             match store.read_segment_without(stripes, range, left_out).await {
-                Ok(bytes) if verifies(&bytes) => {
+                Ok(Read { content: bytes, unread }) if verifies(&bytes) => {
+                    let left_out = left_out.with(unread);
                     store.rewrite_columns(stripes, range, left_out, &bytes.into_slice()).await?;
                     return Ok(Some(left_out));
                 }
@@ -90,7 +91,7 @@ mod tests {
     use quoin_drive::{Roles, open_set};
     use quoin_stripe::{Column, Geometry};
     use quoin_world::Disk;
-    use quoin_world_sim::{SimOptions, SimWorld};
+    use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
     use std::sync::Arc;
 
     const GEOMETRY: Geometry = Geometry { data: 3, parity: 2, strip_bytes: 4096, row_bytes: 24 << 10 };
@@ -100,15 +101,18 @@ mod tests {
         Buf::copy_of(&(0..3 * BLOCK).map(|at| (at / 7) as u8 ^ tag).collect::<Vec<_>>())
     }
 
-    #[test]
-    fn a_row_that_one_parity_lacks_survives_while_a_column_of_data_is_missing() {
+    /// Five drives, and what runs with the store over them.
+    fn run<F>(test: impl FnOnce(Vec<Arc<SimDisk>>, Store) -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send,
+    {
         let world = SimWorld::new(1, SimOptions::default());
-        let disks: Vec<Arc<dyn Disk>> =
-            (0..5).map(|at| world.disk(&format!("d{at}"), 12 * MIB) as Arc<dyn Disk>).collect();
+        let disks: Vec<_> = (0..5).map(|at| world.disk(&format!("d{at}"), 12 * MIB)).collect();
         let running = world.clone();
-        let test = async move {
-            let new =
-                disks.iter().map(|disk| NewDrive::alone(disk.clone(), Roles { journal: true, data: true }));
+        let of_store = async move {
+            let all: Vec<Arc<dyn Disk>> = disks.iter().map(|disk| disk.clone() as Arc<dyn Disk>).collect();
+            let roles = Roles { journal: true, data: true };
+            let new = all.iter().map(|disk| NewDrive::alone(disk.clone(), roles));
             let options = FormatOptions {
                 slab_bytes: 256 << 10,
                 row_bytes: 16 << 10,
@@ -117,20 +121,44 @@ mod tests {
                 ..FormatOptions::default()
             };
             format(&*running, new.collect(), options).await.unwrap();
-            let store = Store::take_over(open_set(disks).await.unwrap()).await.unwrap();
+            let store = Store::take_over(open_set(all).await.unwrap()).await.unwrap();
+            test(disks, store).await;
+        };
+        world.run(of_store).unwrap();
+    }
+
+    fn whole(slab: u32) -> StripeSet {
+        let columns: Vec<_> = (0..5).map(|drive| Column { drive: DriveIndex(drive), slab }).collect();
+        StripeSet { geometry: GEOMETRY, columns: columns.into(), missing: ColumnSet(0) }
+    }
+
+    /// Recovery takes the row in doubt. Then it is there, whichever columns it is read from.
+    async fn is_mended(store: &Store, stripes: &StripeSet, what: &str) {
+        let expected = row(2);
+        let (range, crcs) = (
+            ByteRange::new(0, expected.len() as u64),
+            expected.chunks(BLOCK).map(|block| crc32c(block).0).collect(),
+        );
+        let in_doubt = RowInDoubt { stripes: stripes.clone(), range, crcs };
+        RowInDoubt::mend_all(&[in_doubt], store).await.unwrap();
+        for left_out in store.ways_to_read(stripes, range) {
+            let read = store.read_segment_without(stripes, range, left_out).await.unwrap();
+            assert!(read.content[..] == expected[..], "{what}, without {left_out:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_one_parity_lacks_survives_while_a_column_of_data_is_missing() {
+        run(|_, store| async move {
             let cases = (0..3).flat_map(|missing| [3, 4].map(|stale| (missing, stale)));
             for (slab, (missing, stale)) in (20..).zip(cases) {
-                let columns: Vec<_> = (0..5).map(|drive| Column { drive: DriveIndex(drive), slab }).collect();
-                let whole = StripeSet { geometry: GEOMETRY, columns: columns.into(), missing: ColumnSet(0) };
-                let (old, new) = (row(1), row(2));
-                store.write_row(&whole, 0, vec![old.into_slice()], true).await.unwrap();
+                let whole = whole(slab);
+                store.write_row(&whole, 0, vec![row(1).into_slice()], true).await.unwrap();
                 let mut before = Vec::new();
                 for place in [missing, stale] {
                     before.push((place, store.read_slab(whole.columns[place], 0, BLOCK).await.unwrap()));
                 }
-                let crcs = new.chunks(BLOCK).map(|block| crc32c(block).0).collect();
-                let expected = new.to_vec();
-                store.write_row(&whole, 0, vec![new.into_slice()], true).await.unwrap();
+                store.write_row(&whole, 0, vec![row(2).into_slice()], true).await.unwrap();
                 for (place, content) in before {
                     store
                         .write_slab(whole.columns[place], 0, vec![content.into_slice()], true)
@@ -138,18 +166,21 @@ mod tests {
                         .unwrap();
                 }
                 let stripes = StripeSet { missing: ColumnSet::one(missing), ..whole };
-                let range = ByteRange::new(0, expected.len() as u64);
-                let in_doubt = RowInDoubt { stripes: stripes.clone(), range, crcs };
-                RowInDoubt::mend_all(&[in_doubt], &store).await.unwrap();
-                for left_out in store.ways_to_read(&stripes, range) {
-                    let read = store.read_segment_without(&stripes, range, left_out).await.unwrap();
-                    assert!(
-                        read[..] == expected[..],
-                        "{missing} is missing, {stale} was old, without {left_out:?}"
-                    );
-                }
+                is_mended(&store, &stripes, &format!("{missing} is missing, {stale} was old")).await;
             }
-        };
-        world.run(test).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_column_that_cannot_be_read_does_not_keep_a_row_from_being_taken() {
+        run(|disks, store| async move {
+            for place in 0..5 {
+                let stripes = whole(20 + place as u32);
+                store.write_row(&stripes, 0, vec![row(2).into_slice()], true).await.unwrap();
+                let at = store.byte_of_drive(stripes.columns[place], 0);
+                disks[place].spoil(ByteRange::new(at, 512));
+                is_mended(&store, &stripes, &format!("{place} could not be read")).await;
+            }
+        });
     }
 }

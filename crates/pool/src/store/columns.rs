@@ -5,7 +5,7 @@ use crate::error::PoolError;
 use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveIndex};
 use quoin_drive::Member;
-use quoin_stripe::{ColumnSet, StripeError, StripeSet, alternatives};
+use quoin_stripe::{ColumnSet, Read, StripeError, StripeSet, alternatives};
 use quoin_world::{Buf, Slice as Bytes};
 
 impl Store {
@@ -43,8 +43,8 @@ impl Store {
         set: &StripeSet,
         range: ByteRange,
         left_out: ColumnSet,
-    ) -> Result<Buf, StripeError> {
-        Ok(self.columns.read_without(set, range, left_out).await?.content)
+    ) -> Result<Read, StripeError> {
+        self.columns.read_without(set, range, left_out).await
     }
 
     /// Writes what is known to be right to the columns that were left out when it was read; of a mirror, to all copies. Durable
@@ -84,8 +84,11 @@ impl Store {
         let (first, end) = (range.offset / stripe, range.end().div_ceil(stripe));
         let strip = u64::from(geometry.strip_bytes);
         let of_column = ByteRange::from(first * strip..end * strip);
-        if self.columns.verify(set, of_column).await? {
-            return Ok(());
+        match self.columns.verify(set, of_column).await {
+            Ok(true) => return Ok(()),
+            // A column that cannot be read there does not agree.
+            Ok(false) | Err(StripeError::Drive(_)) => {}
+            Err(error) => return Err(error.into()),
         }
         let parity = geometry.all().without(geometry.data_columns()).without(lost);
         // As long as all data is there, all parity follows from it.
@@ -100,7 +103,14 @@ impl Store {
             from.missing = gone.with(wrong);
         }
         for place in wrong.iter() {
-            let parity = self.columns.rebuild(&from, place, of_column).await?;
+            let parity = match self.columns.rebuild(&from, place, of_column).await {
+                Ok(parity) => parity,
+                // Of what lies beside the range. The next scrub makes it good, if anything leads there.
+                Err(error) => {
+                    tracing::warn!(%error, "parity could not be made anew: a column cannot be read");
+                    continue;
+                }
+            };
             self.write_slab(set.columns[place], of_column.offset, vec![parity.into_slice()], true).await?;
         }
         Ok(())
