@@ -32,7 +32,7 @@ use std::{
 };
 
 mod counters;
-mod failure;
+pub(crate) mod failure;
 mod fence;
 mod length;
 

@@ -1,6 +1,6 @@
 //! Why a drive was refused or an operation on it failed.
 
-use crate::{MAX_FENCES, WriterSession};
+use crate::{MAX_FENCES, WriterSession, drive::failure::is_away};
 use quoin_base::{DriveId, DriveIndex, Epoch, HolderId, PoolId};
 use quoin_world::DiskError;
 use thiserror::Error;
@@ -288,6 +288,11 @@ pub enum DriveError {
 }
 
 impl DriveError {
+    /// Whether the drive is not there, or does not answer, as far as is known: it may come back with all it held.
+    pub fn is_of_away_drive(&self) -> bool {
+        matches!(self, Self::Disk(error) if is_away(error))
+    }
+
     /// Whether another owner has taken the drive over, or fenced the writer session that asked.
     pub fn is_expulsion(&self) -> bool {
         matches!(self, Self::Fenced { .. } | Self::Expelled { .. } | Self::WriterSessionFenced { .. })

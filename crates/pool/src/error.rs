@@ -92,6 +92,14 @@ impl PoolError {
         }
     }
 
+    /// Whether a drive was not there.
+    pub(crate) fn is_of_away_drive(&self) -> bool {
+        match self {
+            Self::Drive(error) | Self::Stripe(StripeError::Drive(error)) => error.is_of_away_drive(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn corrupt(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into(), problem: problem.into() }
     }

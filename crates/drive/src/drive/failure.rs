@@ -16,14 +16,17 @@ pub(super) struct Failure {
 impl Failure {
     /// Of a drive of which an operation failed so.
     pub(super) fn by(error: &DiskError) -> Self {
-        // A drive that answers, with whatever error, is there.
-        let is_away = match error {
-            DiskError::TimedOut { .. } => true,
-            DiskError::Io { source, .. } => {
-                matches!(source.raw_os_error(), Some(ENODEV | ENXIO)) || source.kind() == ErrorKind::NotFound
-            }
-            DiskError::Abandoned => false,
-        };
-        Self { cause: error.to_string(), is_away }
+        Self { cause: error.to_string(), is_away: is_away(error) }
+    }
+}
+
+/// Whether a drive that answers so is not there. One that answers with another error is.
+pub(crate) fn is_away(error: &DiskError) -> bool {
+    match error {
+        DiskError::TimedOut { .. } => true,
+        DiskError::Io { source, .. } => {
+            matches!(source.raw_os_error(), Some(ENODEV | ENXIO)) || source.kind() == ErrorKind::NotFound
+        }
+        DiskError::Abandoned => false,
     }
 }

@@ -296,6 +296,15 @@ impl Scrub {
             }
             let read = self.slice().segments.io.bad_copies(location, entry.crc.get()).await;
             drop(guard);
+            // What a drive holds that went away meanwhile is not damaged.
+            let is_away = |copy: &BadCopy| copy.error.as_ref().is_some_and(PoolError::is_of_away_drive);
+            if let Ok((bad, copies)) = &read
+                && bad.iter().any(is_away)
+                && bad.iter().all(is_away)
+            {
+                self.count(|counts| counts.failed_reads += bad.len() as u64);
+                return Ok(bad.len() < *copies);
+            }
             let is_sound = read.as_ref().is_ok_and(|(bad, _)| bad.is_empty());
             // What is about to be written elsewhere may have its new place already.
             if !is_sound && was_settled && !self.slice().metadata.pages.is_dirty(id) {

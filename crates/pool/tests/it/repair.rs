@@ -200,6 +200,29 @@ fn a_scrub_compares_segments_that_were_open() {
 
 /// Other drives are damaged than before, so that what was repaired is needed.
 #[test]
+fn what_a_drive_holds_that_goes_away_meanwhile_is_not_damaged() {
+    let mut failed_reads = 0;
+    for after in 0..40 {
+        let (rig, volume) = filled(51, layout("mirror"));
+        let (pool, disk) = (rig.open(), rig.disks[0].clone());
+        failed_reads += rig.run(|world| async move {
+            let goes = async {
+                world.sleep(Duration::from_micros(500 * after)).await;
+                disk.vanish();
+            };
+            let (counts, ()) = futures_util::future::join(scrub(&pool), goes).await;
+            let counts = counts.0;
+            assert_eq!((counts.damage(), counts.damaged_pages, repairs(&counts)), (0, 0, 0), "{counts:?}");
+            for block in 0..BLOCKS {
+                assert!(read(&pool, volume, block * BLOCK, BLOCK).await == expected(block), "{block}");
+            }
+            counts.failed_reads
+        });
+    }
+    assert!(failed_reads > 0, "some of it was being read just then");
+}
+
+#[test]
 fn what_was_repaired_is_good_for_repairs() {
     for (seed, text) in (1..).zip(LAYOUTS) {
         let (rig, volume) = filled(seed + 20, layout(text));
