@@ -42,11 +42,15 @@ impl Committer {
         }
         let slice = self.slice.clone();
         let (journal, usage) = (&slice.log.journal, slice.log.journal.usage());
+        let gone_on = usage.taken - self.retries.carried_at;
+        let goes_on = DUE_AFTER_PART * gone_on >= usage.total;
+        if !goes_on && !journal.lacks_columns() {
+            return;
+        }
         let set_from = journal.set_from();
         let (waiting, any_new) = self.retries.awaiting_drives(set_from);
-        let gone_on = usage.taken - self.retries.carried_at;
-        let is_due = DUE_AFTER_PART * gone_on >= usage.total || any_new && journal.lacks_columns();
         let waiting_bytes = waiting.len() as u64 * slice.buffer.block_bytes;
+        let is_due = goes_on || any_new;
         if waiting.is_empty() || !is_due || MOST_PART * waiting_bytes > journal.bytes() {
             return;
         }
