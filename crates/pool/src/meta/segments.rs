@@ -142,6 +142,8 @@ struct Inner {
     /// Slabs that columns left for others, and those that something is being copied to.
     left_slabs: Vec<LeftSlab>,
     being_filled: BTreeSet<Column>,
+    /// The same of drives that were lost since. What writes there does not know yet, and the drive may be back.
+    filled_in_vain: BTreeSet<Column>,
     /// Drives that may come back: what they hold is not made again.
     absent: BTreeSet<DriveIndex>,
     /// Those that were lost before the pool was opened, in the order of that; those that were lost at once together.
@@ -228,6 +230,7 @@ impl SegmentTable {
             quarantine: VecDeque::new(),
             left_slabs: Vec::new(),
             being_filled: BTreeSet::new(),
+            filled_in_vain: BTreeSet::new(),
             absent: store.absent_drives().collect(),
             lost_before: Vec::new(),
             placed: BTreeSet::new(),

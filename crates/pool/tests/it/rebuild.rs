@@ -3,7 +3,7 @@
 use crate::rig::{Rig, create, options, pattern, read};
 use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
 use quoin_drive::{MemberState, open_set};
-use quoin_pool::{Pool, PoolError, PoolOptions};
+use quoin_pool::{Pool, PoolError, PoolOptions, RebuildRate};
 use quoin_world::{Disk, World};
 use std::{sync::Arc, time::Duration};
 
@@ -156,6 +156,47 @@ fn columns_that_count_before_a_checkpoint_names_them_are_found() {
     let survives = (7..20).all(|seed| survives_failures_before_a_checkpoint("mirror", seed, false));
     plant(None);
     assert!(!survives);
+}
+
+#[test]
+fn a_slab_that_is_being_filled_is_nobody_elses_though_its_drive_was_away() {
+    let mut was_away = 0;
+    for drive in 1..5 {
+        let rig = Rig::of_drives(60 + drive, layout("mirror"), 5, 40 * MIB);
+        let (pool, disk) = (rig.open(), rig.disks[drive as usize].clone());
+        was_away += rig.run(|world| async move {
+            let volume = create(&pool).await;
+            for at in 0..WRITES {
+                pool.write(volume, at * WRITE, vec![pattern(at, WRITE as usize)]).await.unwrap();
+            }
+            pool.drain().await.unwrap();
+            // Columns are made that wait for their turn to be written.
+            pool.set_rebuild_rate(RebuildRate { floor_bytes_s: 0, cap_bytes_s: 128 << 10 });
+            assert!(pool.fail_drive(DriveIndex(0)).await.unwrap());
+            world.sleep(Duration::from_millis(700)).await;
+            disk.vanish();
+            let is_missed = pool.miss_drive(DriveIndex(drive as u16)).await.is_ok();
+            disk.revive();
+            if !is_missed {
+                return 0;
+            }
+            pool.take_back(disk).await.unwrap();
+            // All free slabs are wanted.
+            let other = create(&pool).await;
+            for at in 0..WRITES {
+                pool.write(other, at * WRITE, vec![pattern(at, WRITE as usize)]).await.unwrap();
+            }
+            pool.drain().await.unwrap();
+            pool.set_rebuild_rate(RebuildRate::default());
+            rebuilt(&*world, &pool).await;
+            all_is_there(&pool, volume).await;
+            all_is_there(&pool, other).await;
+            pool.close().await.unwrap();
+            1
+        });
+        rig.check();
+    }
+    assert!(was_away > 0);
 }
 
 /// What each drive read and wrote while what one of them held was made again.

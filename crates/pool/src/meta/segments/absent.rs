@@ -29,7 +29,9 @@ impl SegmentTable {
         let in_use = inner.segments.iter().filter(|segment| segment.state != SegmentState::Free);
         let of_segments = in_use.flat_map(|segment| segment.stripes.columns.iter().copied());
         let left = inner.left_slabs.iter().map(|left| left.column);
-        let taken: BTreeSet<_> = of_segments.chain(left).filter(|at: &Column| at.drive == drive).collect();
+        let filled = inner.filled_in_vain.iter().copied();
+        let taken: BTreeSet<_> =
+            of_segments.chain(left).chain(filled).filter(|at: &Column| at.drive == drive).collect();
         assert!(!self.table_slabs.is_on(drive), "copies of table slabs are not on a drive that was lost");
         let is_free = |slab: &u32| !taken.contains(&Column { drive, slab: *slab });
         let free: BTreeSet<_> = granted.iter().copied().filter(is_free).collect();

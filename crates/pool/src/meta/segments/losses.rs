@@ -24,7 +24,7 @@ use crate::{
 use quoin_base::{CheckpointGeneration, DriveIndex, MembersGeneration, PageNumber};
 use quoin_stripe::{Column, ColumnSet};
 use quoin_world::atomic::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What would be lost without a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -174,7 +174,11 @@ impl SegmentTable {
         // Nothing more is put there.
         inner.free_slabs.remove(&drive);
         inner.held_slabs.remove(&drive);
-        inner.being_filled.retain(|column| column.drive != drive);
+        // NOTE: what writes there does not know yet. The slab is nobody else's until it does, also if the drive is back before.
+        let (lost, being_filled) =
+            std::mem::take(&mut inner.being_filled).into_iter().partition(|column| column.drive == drive);
+        inner.being_filled = being_filled;
+        inner.filled_in_vain.extend::<BTreeSet<_>>(lost);
         if is_absent {
             inner.absent.insert(drive);
         }

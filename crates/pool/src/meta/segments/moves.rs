@@ -153,6 +153,15 @@ impl Inner {
         free.first().map(|slab| Column { drive: *drive, slab: *slab })
     }
 
+    /// Nothing is written any more to a slab that was being filled. False if its drive was lost meanwhile: then it is free, if the
+    /// drive is back.
+    pub(super) fn end_filling(&mut self, to: Column) -> bool {
+        if self.filled_in_vain.remove(&to) {
+            self.comes_free(to);
+        }
+        self.being_filled.remove(&to)
+    }
+
     /// How many columns are being moved from segments that lie on each drive, and to it.
     fn busy_with_moves(&self, under_way: &BTreeSet<SegmentId>) -> BTreeMap<DriveIndex, usize> {
         let mut busy = BTreeMap::new();
@@ -289,7 +298,7 @@ impl SegmentTable {
                 && segment.rows_under_way == 0
         });
         // The new drive may have been lost meanwhile. Whether it is back or not, nothing is known of the slab then.
-        if !inner.being_filled.remove(&moved.to) {
+        if !inner.end_filling(moved.to) {
             return false;
         }
         if !is_made || !is_same {

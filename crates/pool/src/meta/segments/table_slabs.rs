@@ -377,7 +377,7 @@ impl SegmentTable {
     pub(crate) fn end_table_copy(&self, copy: TableCopy, is_made: bool) {
         let mut inner = self.inner.write();
         // The drive may have been lost meanwhile.
-        if !inner.being_filled.remove(&copy.to) {
+        if !inner.end_filling(copy.to) {
             return;
         }
         if !is_made || !inner.layouts.takes(copy.to.drive) {
