@@ -23,34 +23,45 @@ impl RowInDoubt {
     /// Writes rows to all their columns. Durable on return.
     pub(crate) async fn mend_all(rows: &[Self], store: &Store) -> Result<(), PoolError> {
         // NOTE: first the data of all, then parity. Another row of the same stripes may be there only as long as its parity is.
-        let mut ways = Vec::with_capacity(rows.len());
+        let mut read = Vec::new();
         for row in rows {
-            ways.push(row.mend_data(store).await?);
+            row.mend_data(store, &mut read).await?;
         }
-        for (row, left_out) in rows.iter().zip(ways) {
-            store.make_parity_anew(&row.stripes, row.range, left_out).await?;
+        // What was read from a parity tells that this one is right, before the rest is made to agree.
+        for (stripes, range, left_out) in read {
+            store.make_other_parity_anew(stripes, range, left_out).await?;
+        }
+        for row in rows {
+            store.make_parity_anew(&row.stripes, row.range).await?;
         }
         Ok(())
     }
 
-    /// Writes it to the columns of data, or the copies, that lack it. Returns the columns without which all of it was read, if it
-    /// was read as one.
-    async fn mend_data(&self, store: &Store) -> Result<Option<ColumnSet>, PoolError> {
+    /// Writes it to the columns of data, or the copies, that lack it. Adds the ranges in which it was read, and the columns
+    /// without which that was.
+    async fn mend_data<'a>(
+        &'a self,
+        store: &Store,
+        read: &mut Vec<(&'a StripeSet, ByteRange, ColumnSet)>,
+    ) -> Result<(), PoolError> {
         // As a rule a column that lacks one block lacks all.
         if let Some(left_out) = Self::mend(store, &self.stripes, self.range, &self.crcs).await? {
-            return Ok(Some(left_out));
+            read.push((&self.stripes, self.range, left_out));
+            return Ok(());
         }
         // Each block may be on other columns than the next.
         for (block, crc) in self.range.split(self.block_bytes()).zip(&self.crcs) {
-            if Self::mend(store, &self.stripes, block, std::slice::from_ref(crc)).await?.is_none() {
+            let Some(left_out) = Self::mend(store, &self.stripes, block, std::slice::from_ref(crc)).await?
+            else {
                 let what = format!("what was placed at {block:?} of a segment");
                 return Err(PoolError::corrupt(
                     what,
                     "it was read when the journal was, and does not verify any more",
                 ));
-            }
+            };
+            read.push((&self.stripes, block, left_out));
         }
-        Ok(None)
+        Ok(())
     }
 
     fn block_bytes(&self) -> u64 {
@@ -94,7 +105,7 @@ mod tests {
     use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
     use std::sync::Arc;
 
-    const GEOMETRY: Geometry = Geometry { data: 3, parity: 2, strip_bytes: 4096, row_bytes: 24 << 10 };
+    const GEOMETRY: Geometry = Geometry { data: 3, parity: 2, strip_bytes: 8192, row_bytes: 24 << 10 };
     const BLOCK: usize = 8 << 10;
 
     fn row(tag: u8) -> Buf {
@@ -132,15 +143,17 @@ mod tests {
         StripeSet { geometry: GEOMETRY, columns: columns.into(), missing: ColumnSet(0) }
     }
 
-    /// Recovery takes the row in doubt. Then it is there, whichever columns it is read from.
-    async fn is_mended(store: &Store, stripes: &StripeSet, what: &str) {
+    /// Recovery takes what records of so many bytes each lead to. Then it is there, whichever columns it is read from.
+    async fn is_mended(store: &Store, stripes: &StripeSet, of_record: usize, what: &str) {
         let expected = row(2);
-        let (range, crcs) = (
-            ByteRange::new(0, expected.len() as u64),
-            expected.chunks(BLOCK).map(|block| crc32c(block).0).collect(),
-        );
-        let in_doubt = RowInDoubt { stripes: stripes.clone(), range, crcs };
-        RowInDoubt::mend_all(&[in_doubt], store).await.unwrap();
+        let range = ByteRange::new(0, expected.len() as u64);
+        let in_doubt = |(at, bytes): (usize, &[u8])| RowInDoubt {
+            stripes: stripes.clone(),
+            range: ByteRange::new((at * of_record) as u64, bytes.len() as u64),
+            crcs: bytes.chunks(BLOCK).map(|block| crc32c(block).0).collect(),
+        };
+        let rows: Vec<_> = expected.chunks(of_record).enumerate().map(in_doubt).collect();
+        RowInDoubt::mend_all(&rows, store).await.unwrap();
         for left_out in store.ways_to_read(stripes, range) {
             let read = store.read_segment_without(stripes, range, left_out).await.unwrap();
             assert!(read.content[..] == expected[..], "{what}, without {left_out:?}");
@@ -151,7 +164,8 @@ mod tests {
     fn a_row_that_one_parity_lacks_survives_while_a_column_of_data_is_missing() {
         run(|_, store| async move {
             let cases = (0..3).flat_map(|missing| [3, 4].map(|stale| (missing, stale)));
-            for (slab, (missing, stale)) in (20..).zip(cases) {
+            let cases = cases.flat_map(|(missing, stale)| [1, 3].map(|blocks| (missing, stale, blocks)));
+            for (slab, (missing, stale, blocks)) in (20..).zip(cases) {
                 let whole = whole(slab);
                 store.write_row(&whole, 0, vec![row(1).into_slice()], true).await.unwrap();
                 let mut before = Vec::new();
@@ -166,7 +180,8 @@ mod tests {
                         .unwrap();
                 }
                 let stripes = StripeSet { missing: ColumnSet::one(missing), ..whole };
-                is_mended(&store, &stripes, &format!("{missing} is missing, {stale} was old")).await;
+                let what = format!("{missing} is missing, {stale} was old, records of {blocks} blocks");
+                is_mended(&store, &stripes, blocks * BLOCK, &what).await;
             }
         });
     }
@@ -179,7 +194,7 @@ mod tests {
                 store.write_row(&stripes, 0, vec![row(2).into_slice()], true).await.unwrap();
                 let at = store.byte_of_drive(stripes.columns[place], 0);
                 disks[place].spoil(ByteRange::new(at, 512));
-                is_mended(&store, &stripes, &format!("{place} could not be read")).await;
+                is_mended(&store, &stripes, 3 * BLOCK, &format!("{place} could not be read")).await;
             }
         });
     }

@@ -67,41 +67,62 @@ impl Store {
         lost.fold(set.missing, |lost, (place, _)| lost.with(ColumnSet::one(place)))
     }
 
-    /// Makes parity anew where it does not agree with the data, in the stripes that a range touches. Durable on return.
-    /// `left_out`: the columns without which the data was read and verified, if they are known.
-    pub(crate) async fn make_parity_anew(
+    /// Makes the other parity anew where a column of data that is missing followed from one of two, as a range was read and
+    /// verified without these columns. Durable on return.
+    pub(crate) async fn make_other_parity_anew(
         &self,
         set: &StripeSet,
         range: ByteRange,
-        left_out: Option<ColumnSet>,
+        left_out: ColumnSet,
     ) -> Result<(), PoolError> {
+        let missing = set.geometry.data_columns().both(self.lost_columns(set));
+        // Of none that is missing no parity was read, and of two all.
+        let mut one = missing.iter();
+        let (Some(place), None) = (one.next(), one.next()) else { return Ok(()) };
+        if set.geometry.data > 1 {
+            // NOTE: not more than that. Beside it nothing tells which parity is right.
+            self.make_parity_with(set, set.geometry.column_range(range, place), left_out).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes parity anew where it does not agree with the data, in the stripes that a range touches. Durable on return.
+    pub(crate) async fn make_parity_anew(&self, set: &StripeSet, range: ByteRange) -> Result<(), PoolError> {
         let geometry = set.geometry;
-        if geometry.data == 1 || geometry.parity == 0 {
+        if geometry.data == 1 {
             return Ok(());
         }
-        let lost = self.lost_columns(set);
-        let stripe = geometry.stripe_bytes();
-        let (first, end) = (range.offset / stripe, range.end().div_ceil(stripe));
-        let strip = u64::from(geometry.strip_bytes);
-        let of_column = ByteRange::from(first * strip..end * strip);
+        let (stripe, strip) = (geometry.stripe_bytes(), u64::from(geometry.strip_bytes));
+        for stripe in range.offset / stripe..range.end().div_ceil(stripe) {
+            let of_column = ByteRange::new(stripe * strip, strip);
+            self.make_parity_with(set, of_column, ColumnSet::default()).await?;
+        }
+        Ok(())
+    }
+
+    /// The same in a range of all columns, whose data was read without some of them.
+    async fn make_parity_with(
+        &self,
+        set: &StripeSet,
+        of_column: ByteRange,
+        left_out: ColumnSet,
+    ) -> Result<(), PoolError> {
+        if of_column.len == 0 {
+            return Ok(());
+        }
         match self.columns.verify(set, of_column).await {
             Ok(true) => return Ok(()),
             // A column that cannot be read there does not agree.
             Ok(false) | Err(StripeError::Drive(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        let parity = geometry.all().without(geometry.data_columns()).without(lost);
-        // As long as all data is there, all parity follows from it.
-        let (mut from, mut wrong) = (set.clone(), parity);
-        if !geometry.data_columns().both(lost).is_empty() {
-            // NOTE: what is missing follows from the parity with which it was read, and from no other.
-            let Some(left_out) = left_out else { return Ok(()) };
-            let gone = lost.with(left_out);
-            let followed = geometry.data_columns().both(gone).len();
-            let used = parity.without(left_out).iter().take(followed).map(ColumnSet::one);
-            wrong = parity.without(used.fold(ColumnSet::default(), ColumnSet::with));
-            from.missing = gone.with(wrong);
-        }
+        let (data, lost) = (set.geometry.data_columns(), self.lost_columns(set));
+        let parity = set.geometry.all().without(data).without(lost);
+        // As much parity was read as columns of data were not. All other follows from what was read, and not from each other.
+        let gone = data.both(lost.with(left_out)).len();
+        let read = parity.without(left_out).iter().take(gone).map(ColumnSet::one);
+        let wrong = parity.without(read.fold(ColumnSet::default(), ColumnSet::with));
+        let from = StripeSet { missing: lost.with(wrong), ..set.clone() };
         for place in wrong.iter() {
             let parity = match self.columns.rebuild(&from, place, of_column).await {
                 Ok(parity) => parity,
