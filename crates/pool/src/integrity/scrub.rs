@@ -296,13 +296,13 @@ impl Scrub {
             }
             let read = self.slice().segments.io.bad_copies(location, entry.crc.get()).await;
             drop(guard);
-            // What a drive holds that went away meanwhile is not damaged.
+            // What a drive holds that went away meanwhile is not damaged, and may be the copy that is good.
             let is_away = |copy: &BadCopy| copy.error.as_ref().is_some_and(PoolError::is_of_away_drive);
             if let Ok((bad, copies)) = &read
-                && bad.iter().any(is_away)
-                && bad.iter().all(is_away)
+                && let away @ 1.. = bad.iter().filter(|copy| is_away(copy)).count()
+                && (away == bad.len() || bad.len() == *copies)
             {
-                self.count(|counts| counts.failed_reads += bad.len() as u64);
+                self.count(|counts| counts.failed_reads += away as u64);
                 return Ok(bad.len() < *copies);
             }
             let is_sound = read.as_ref().is_ok_and(|(bad, _)| bad.is_empty());
