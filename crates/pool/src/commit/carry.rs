@@ -8,9 +8,10 @@
 //! 2. The tail passes a record only when the one that came in its place is hardened: the buffer sees to that, as it does when
 //!    hosts overwrite something.
 //! 3. All that waits is carried whenever the journal has gone on by a quarter of its length, and once after each loss. If it is
-//!    more than an eighth of the journal it stays where it is: it would be most of what the journal is for.
+//!    more than a sixteenth of the journal it stays where it is: it would be most of what the journal is for.
 //!
-//! What a fork took along stays where it is too, as does what lies in a row that cannot be read: see `docs/limits.md`.
+//! What a fork took along stays where it is too, as does what lies in a row that cannot be read: see `docs/limits.md`. As long as
+//! there is any of that, nothing is carried, for the tail would stay.
 
 use crate::{
     buffer::{BlockKey, Content, Fragment, Piece, held::Held, received::Received},
@@ -18,7 +19,10 @@ use crate::{
     commit::committer::Committer,
     fork::layer::Layer,
     format::{RecordHeader, RecordKind},
-    host::{pace::STOP_AT, write::record},
+    host::{
+        pace::{SLOW_FROM, STOP_AT},
+        write::record,
+    },
     journal::Entry,
     lifecycle::slice::Slice,
 };
@@ -29,7 +33,7 @@ use std::{sync::Arc, time::Duration};
 /// All is carried again when the journal has gone on by this part of its length.
 const DUE_AFTER_PART: u64 = 4;
 /// The most that is carried, as a part of the journal: less than what makes it due again.
-const MOST_PART: u64 = 8;
+const MOST_PART: u64 = 16;
 
 /// A fragment is not in the buffer any more as it was, or its layer is not written to any more.
 struct Changed;
@@ -49,13 +53,18 @@ impl Committer {
         }
         let set_from = journal.set_from();
         let (waiting, any_new) = self.retries.awaiting_drives(set_from);
-        let waiting_bytes = waiting.len() as u64 * slice.buffer.block_bytes;
-        let is_due = goes_on || any_new;
-        if waiting.is_empty() || !is_due || MOST_PART * waiting_bytes > journal.bytes() {
+        // Lanes that are about to leave their extents need others first.
+        if waiting.is_empty() || !goes_on && !any_new || journal.are_lanes_to_leave() {
             return;
         }
         let found: Vec<_> = waiting.into_iter().filter_map(|key| slice.waiting(key)).collect();
-        let bytes = found.iter().flat_map(|waiting| &waiting.fragments).map(record_bytes).sum();
+        let of_all = || found.iter().flat_map(|waiting| &waiting.fragments);
+        let (bytes, more_ram) = (of_all().map(record_bytes).sum(), of_all().map(more_ram_bytes).sum());
+        // What cannot be carried keeps the tail where it is, and the rest would only fill up the journal.
+        let is_of_use = found.iter().all(Waiting::can_be_carried);
+        if !is_of_use || MOST_PART * bytes > journal.bytes() || slice.buffer_fill(more_ram) > SLOW_FROM {
+            return;
+        }
         // NOTE: it never waits for room: the room comes from what this task does.
         let Some(_room) = journal.keep_last_room(bytes, STOP_AT) else { return };
         for Waiting { layer, key, fragments } in found {
@@ -77,6 +86,21 @@ struct Waiting {
     layer: Arc<Layer>,
     key: BlockKey,
     fragments: Vec<Fragment>,
+}
+
+impl Waiting {
+    fn can_be_carried(&self) -> bool {
+        let is_content = |fragment: &Fragment| {
+            matches!(fragment.content, Content::Zero | Content::Ram(_) | Content::Journal(_))
+        };
+        self.layer.is_live() && self.fragments.iter().all(is_content)
+    }
+}
+
+/// What the buffer holds more when a fragment is carried that is in the journal alone.
+fn more_ram_bytes(fragment: &Fragment) -> u64 {
+    let is_in_journal = matches!(fragment.content, Content::Journal(_));
+    if is_in_journal { u64::from(fragment.sectors) * SECTOR_BYTES } else { 0 }
 }
 
 /// What the record of a fragment takes of the journal at most, beside others.

@@ -74,7 +74,8 @@ impl Slice {
         (self.requests.is_awaited(), self.fill(0))
     }
 
-    fn buffer_fill(&self, len: u64) -> f64 {
+    /// How full the buffer would be with `len` bytes more.
+    pub(crate) fn buffer_fill(&self, len: u64) -> f64 {
         (self.buffer.ram_bytes() + len) as f64 / self.options().buffer_bytes as f64
     }
 }

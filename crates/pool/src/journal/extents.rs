@@ -326,6 +326,11 @@ impl Extents {
         held.any(|column| column.drive == drive)
     }
 
+    /// Whether a lane is to go on to another extent, since the set of drives is another one.
+    pub(crate) fn any_is_to_be_left(&self) -> bool {
+        self.held.iter().flatten().any(|extent| extent.open && extent.held.number < self.set_from)
+    }
+
     /// Whether an extent in use lies on fewer drives than the next one will.
     pub(crate) fn any_lacks_columns(&self) -> bool {
         self.held.iter().flatten().any(|extent| extent.held.slabs.len() < self.columns)

@@ -303,6 +303,11 @@ impl Journal {
         self.current_extents().usage().columns
     }
 
+    /// Whether lanes are to go on to other extents, since the set of drives is another one.
+    pub(crate) fn are_lanes_to_leave(&self) -> bool {
+        self.current_extents().any_is_to_be_left()
+    }
+
     /// Whether an extent in use lies on fewer drives than the next one will.
     pub(crate) fn lacks_columns(&self) -> bool {
         self.current_extents().any_lacks_columns()
