@@ -67,21 +67,21 @@ impl Store {
         lost.fold(set.missing, |lost, (place, _)| lost.with(ColumnSet::one(place)))
     }
 
-    /// Makes the other parity anew where a column of data that is missing followed from one of two, as a range was read and
-    /// verified without these columns. Durable on return.
-    pub(crate) async fn make_other_parity_anew(
+    /// Where a column of data that is missing followed from parity, as a range was read and verified without these columns: makes
+    /// those anew, and the parity that was not read. Durable on return.
+    pub(crate) async fn make_others_anew(
         &self,
         set: &StripeSet,
         range: ByteRange,
         left_out: ColumnSet,
     ) -> Result<(), PoolError> {
         let missing = set.geometry.data_columns().both(self.lost_columns(set));
-        // Of none that is missing no parity was read, and of two all.
+        // Of none that is missing no parity was read; of two all was, and nothing was left out.
         let mut one = missing.iter();
         let (Some(place), None) = (one.next(), one.next()) else { return Ok(()) };
         if set.geometry.data > 1 {
             // NOTE: not more than that. Beside it nothing tells which parity is right.
-            self.make_parity_with(set, set.geometry.column_range(range, place), left_out).await?;
+            self.make_anew(set, set.geometry.column_range(range, place), left_out).await?;
         }
         Ok(())
     }
@@ -95,13 +95,13 @@ impl Store {
         let (stripe, strip) = (geometry.stripe_bytes(), u64::from(geometry.strip_bytes));
         for stripe in range.offset / stripe..range.end().div_ceil(stripe) {
             let of_column = ByteRange::new(stripe * strip, strip);
-            self.make_parity_with(set, of_column, ColumnSet::default()).await?;
+            self.make_anew(set, of_column, ColumnSet::default()).await?;
         }
         Ok(())
     }
 
     /// The same in a range of all columns, whose data was read without some of them.
-    async fn make_parity_with(
+    async fn make_anew(
         &self,
         set: &StripeSet,
         of_column: ByteRange,
@@ -121,18 +121,20 @@ impl Store {
         // As much parity was read as columns of data were not. All other follows from what was read, and not from each other.
         let gone = data.both(lost.with(left_out)).len();
         let read = parity.without(left_out).iter().take(gone).map(ColumnSet::one);
-        let wrong = parity.without(read.fold(ColumnSet::default(), ColumnSet::with));
+        // What was left out is wrong beside the range as well: the row of which it is a part did not get there.
+        let wrong =
+            parity.without(read.fold(ColumnSet::default(), ColumnSet::with)).with(left_out.without(lost));
         let from = StripeSet { missing: lost.with(wrong), ..set.clone() };
         for place in wrong.iter() {
-            let parity = match self.columns.rebuild(&from, place, of_column).await {
-                Ok(parity) => parity,
+            let content = match self.columns.rebuild(&from, place, of_column).await {
+                Ok(content) => content,
                 // Of what lies beside the range. The next scrub makes it good, if anything leads there.
                 Err(error) => {
-                    tracing::warn!(%error, "parity could not be made anew: a column cannot be read");
+                    tracing::warn!(%error, "a column could not be made anew: another one cannot be read");
                     continue;
                 }
             };
-            self.write_slab(set.columns[place], of_column.offset, vec![parity.into_slice()], true).await?;
+            self.write_slab(set.columns[place], of_column.offset, vec![content.into_slice()], true).await?;
         }
         Ok(())
     }
