@@ -190,11 +190,11 @@ mod tests {
     #[test]
     fn a_column_that_cannot_be_read_does_not_keep_a_row_from_being_taken() {
         run(|disks, store| async move {
-            for place in 0..5 {
+            for (place, disk) in disks.iter().enumerate() {
                 let stripes = whole(20 + place as u32);
                 store.write_row(&stripes, 0, vec![row(2).into_slice()], true).await.unwrap();
                 let at = store.byte_of_drive(stripes.columns[place], 0);
-                disks[place].spoil(ByteRange::new(at, 512));
+                disk.spoil(ByteRange::new(at, 512));
                 is_mended(&store, &stripes, 3 * BLOCK, &format!("{place} could not be read")).await;
             }
         });
