@@ -5,7 +5,7 @@ use quoin_world_sim::Injected;
 
 crate::figures! {
     /// What was exercised, summed over seeds.
-    pub Totals, rare: [cancelled_evacuations, unreadable_segments, spared_sectors, rebuilt_columns, repairs, vanished_drives, returned_drives, given_up_drives, openings_without, layouts_given, layout_checks], {
+    pub Totals, rare: [carried_records, cancelled_evacuations, unreadable_segments, spared_sectors, rebuilt_columns, repairs, vanished_drives, returned_drives, given_up_drives, openings_without, layouts_given, layout_checks], {
         /// Seeds run to their end.
         seeds,
         /// Times a pool was opened or that was tried.
