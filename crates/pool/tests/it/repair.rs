@@ -198,7 +198,6 @@ fn a_scrub_compares_segments_that_were_open() {
     assert_eq!(rig.problems(), [""; 0]);
 }
 
-/// Other drives are damaged than before, so that what was repaired is needed.
 #[test]
 fn what_a_drive_holds_that_goes_away_meanwhile_is_not_damaged() {
     let mut failed_reads = 0;
@@ -222,6 +221,7 @@ fn what_a_drive_holds_that_goes_away_meanwhile_is_not_damaged() {
     assert!(failed_reads > 0, "some of it was being read just then");
 }
 
+/// Other drives are damaged than before, so that what was repaired is needed.
 #[test]
 fn what_was_repaired_is_good_for_repairs() {
     for (seed, text) in (1..).zip(LAYOUTS) {
