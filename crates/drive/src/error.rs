@@ -288,6 +288,11 @@ pub enum DriveError {
 }
 
 impl DriveError {
+    /// Whether the drive itself does not do it. Any other error, as that of a fence or of a place outside the slab, is of who asked.
+    pub fn is_of_the_drive(&self) -> bool {
+        matches!(self, Self::Disk(_) | Self::Failed { .. })
+    }
+
     /// Whether the drive is not there, or does not answer, as far as is known: it may come back with all it held.
     pub fn is_of_away_drive(&self) -> bool {
         matches!(self, Self::Disk(error) if is_away(error))

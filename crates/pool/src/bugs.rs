@@ -159,10 +159,10 @@ pub enum Bug {
     GiveUpLast = 240,
     /// A block that cannot be read while drives are away is given up like one that is damaged. A test of the pool finds it.
     FreeUnreadable = 241,
-    /// What is carried forward in the journal goes over what hosts wrote meanwhile. A test of the pool finds it.
-    CarryOverNewer = 243,
     /// A drive that was used by itself meanwhile is taken back. A test of the pool finds it.
     TakeBackGone = 242,
+    /// What is carried forward in the journal goes over what hosts wrote meanwhile. A test of the pool finds it.
+    CarryOverNewer = 243,
     /// A pool is opened with whatever voters are there.
     OpenMinority = 203,
     /// What was placed for another layout of its volume is published where it lies, and its layer does not count as uneven.

@@ -76,27 +76,23 @@ pub enum PoolError {
 impl PoolError {
     /// Whether a drive refused because another owner has it.
     pub fn is_expulsion(&self) -> bool {
-        match self {
-            Self::Drive(error) | Self::Stripe(StripeError::Drive(error)) => error.is_expulsion(),
-            _ => false,
-        }
+        self.of_drive().is_some_and(DriveError::is_expulsion)
     }
 
     /// Whether a drive failed a write or a flush, after which it takes no more.
     pub(crate) fn is_of_failed_drive(&self) -> bool {
-        match self {
-            Self::Drive(error) | Self::Stripe(StripeError::Drive(error)) => {
-                matches!(error, DriveError::Disk(_) | DriveError::Failed { .. })
-            }
-            _ => false,
-        }
+        self.of_drive().is_some_and(DriveError::is_of_the_drive)
     }
 
     /// Whether a drive was not there.
     pub(crate) fn is_of_away_drive(&self) -> bool {
+        self.of_drive().is_some_and(DriveError::is_of_away_drive)
+    }
+
+    fn of_drive(&self) -> Option<&DriveError> {
         match self {
-            Self::Drive(error) | Self::Stripe(StripeError::Drive(error)) => error.is_of_away_drive(),
-            _ => false,
+            Self::Drive(error) | Self::Stripe(StripeError::Drive(error)) => Some(error),
+            _ => None,
         }
     }
 

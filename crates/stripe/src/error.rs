@@ -40,6 +40,10 @@ impl StripeError {
     /// do instead. Any other error, as that of a fence or of a place outside the slab, concerns the
     /// whole operation.
     pub(crate) fn is_of_the_drive(&self) -> bool {
-        matches!(self, Self::NoSuchDrive(_) | Self::Drive(DriveError::Disk(_) | DriveError::Failed { .. }))
+        match self {
+            Self::NoSuchDrive(_) => true,
+            Self::Drive(error) => error.is_of_the_drive(),
+            _ => false,
+        }
     }
 }

@@ -27,13 +27,15 @@ use crate::{
     lifecycle::slice::Slice,
 };
 use quoin_base::{ByteRange, SECTOR_BYTES, Sequence, crc32c};
-use quoin_world::Slice as Bytes;
+use quoin_world::{Nanos, Slice as Bytes};
 use std::{sync::Arc, time::Duration};
 
 /// All is carried again when the journal has gone on by this part of its length.
 const DUE_AFTER_PART: u64 = 4;
 /// The most that is carried, as a part of the journal: less than what makes it due again.
 const MOST_PART: u64 = 16;
+/// How long after it could not be carried it is looked at again.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// A fragment is not in the buffer any more as it was, or its layer is not written to any more.
 struct Changed;
@@ -45,10 +47,10 @@ impl Committer {
             return;
         }
         let slice = self.slice.clone();
-        let (journal, usage) = (&slice.log.journal, slice.log.journal.usage());
+        let (journal, usage, now) = (&slice.log.journal, slice.log.journal.usage(), slice.world().now());
         let gone_on = usage.taken - self.retries.carried_at;
         let goes_on = DUE_AFTER_PART * gone_on >= usage.total;
-        if !goes_on && !journal.lacks_columns() {
+        if now < self.retries.carries_from || !goes_on && !journal.lacks_columns() {
             return;
         }
         let set_from = journal.set_from();
@@ -57,6 +59,8 @@ impl Committer {
         if waiting.is_empty() || !goes_on && !any_new || journal.are_lanes_to_leave() {
             return;
         }
+        // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
+        self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
         let found: Vec<_> = waiting.into_iter().filter_map(|key| slice.waiting(key)).collect();
         let of_all = || found.iter().flat_map(|waiting| &waiting.fragments);
         let (bytes, more_ram) = (of_all().map(record_bytes).sum(), of_all().map(more_ram_bytes).sum());
@@ -77,7 +81,7 @@ impl Committer {
             // Hosts write meanwhile, and rows.
             slice.world().yield_now().await;
         }
-        self.retries.carried_at = usage.taken;
+        (self.retries.carried_at, self.retries.carries_from) = (usage.taken, now);
     }
 }
 
@@ -117,14 +121,7 @@ impl Slice {
 
     /// Appends what a fragment holds under a sequence of its own, which is returned. `None`: it stays as it is.
     async fn carry(&self, layer: &Layer, key: BlockKey, fragment: &Fragment) -> Option<Sequence> {
-        let data = match fragment.content {
-            Content::Zero => None,
-            Content::Ram(_) | Content::Journal(_) => {
-                Some(self.verified_data(layer, key, fragment).await.ok()??.data)
-            }
-            // It lies on drives already, and may be what cannot be read.
-            Content::Placed(_) | Content::Shared(_) => return None,
-        };
+        let data = self.verified_data(layer, key, fragment).await.ok()?.map(|verified| verified.data);
         self.dawdle().await;
         self.try_carry(layer, key, fragment, data).ok()
     }

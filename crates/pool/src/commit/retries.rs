@@ -16,6 +16,8 @@ pub(crate) struct Retries {
     unread: BTreeMap<BlockKey, Unread>,
     /// How many extents the journal had taken when all that waits was carried forward last.
     pub(super) carried_at: u64,
+    /// When it is looked again whether it can be.
+    pub(super) carries_from: Nanos,
 }
 
 struct Unread {

@@ -50,7 +50,8 @@ impl RowInDoubt {
             return Ok(());
         }
         // Each block may be on other columns than the next.
-        for (block, crc) in self.range.split(self.block_bytes()).zip(&self.crcs) {
+        let block_bytes = self.range.len / self.crcs.len().max(1) as u64;
+        for (block, crc) in self.range.split(block_bytes).zip(&self.crcs) {
             let Some(left_out) = Self::mend(store, &self.stripes, block, std::slice::from_ref(crc)).await?
             else {
                 let what = format!("what was placed at {block:?} of a segment");
@@ -62,10 +63,6 @@ impl RowInDoubt {
             read.push((&self.stripes, block, left_out));
         }
         Ok(())
-    }
-
-    fn block_bytes(&self) -> u64 {
-        self.range.len / self.crcs.len().max(1) as u64
     }
 
     /// Writes blocks with these checksums to the columns of data that lack them, if there is a way to read all of them. Returns

@@ -6,6 +6,7 @@ use quoin_base::{ByteRange, DriveIndex, MIB, VolumeId};
 use quoin_drive::MemberState;
 use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, Protection};
 use quoin_world::{Thread, World};
+use quoin_world_sim::SimDisk;
 use std::{
     sync::{
         Arc,
@@ -50,6 +51,12 @@ async fn unreadable(pool: &Pool, volume: VolumeId, tag: u64) -> u64 {
 
 fn state(pool: &Pool, drive: u16) -> MemberState {
     pool.members().get(DriveIndex(drive)).unwrap().state
+}
+
+/// A drive that vanished is there again, and the pool takes it back.
+pub(crate) async fn bring_back(pool: &Pool, disk: &Arc<SimDisk>) {
+    disk.revive();
+    pool.take_back(disk.clone()).await.unwrap();
 }
 
 /// Waits until nothing is left to be made again.
@@ -164,8 +171,7 @@ fn what_is_overwritten_or_unmapped_meanwhile_stays_so() {
         assert_eq!(unreadable(&pool, volume, 2000).await, 0);
         assert_eq!(pool.protection().unreadable_bytes, 0);
         for disk in [&disks[0], &disks[SECOND as usize]] {
-            disk.revive();
-            pool.take_back(disk.clone()).await.unwrap();
+            bring_back(&pool, disk).await;
         }
         whole_again(&*world, &pool).await;
         assert_eq!(unreadable(&pool, volume, 2000).await, 0);
@@ -200,8 +206,7 @@ fn a_crash_meanwhile_changes_nothing() {
         assert_eq!(unreadable(&pool, old, 0).await, lost);
         assert_eq!(unreadable(&pool, other, 2000).await, 0);
         for disk in [&disks[0], &disks[SECOND as usize]] {
-            disk.revive();
-            pool.take_back(disk.clone()).await.unwrap();
+            bring_back(&pool, disk).await;
         }
         whole_again(&*world, &pool).await;
         assert_eq!(unreadable(&pool, old, 0).await, 0);
@@ -212,11 +217,7 @@ fn a_crash_meanwhile_changes_nothing() {
 }
 
 /// Two drives of four are lost one after the other; `volume` was filled before. Returns the blocks that only these two have.
-async fn lose_two(
-    pool: &Pool,
-    disks: &[std::sync::Arc<quoin_world_sim::SimDisk>],
-    volume: VolumeId,
-) -> Vec<u64> {
+async fn lose_two(pool: &Pool, disks: &[Arc<SimDisk>], volume: VolumeId) -> Vec<u64> {
     disks[0].vanish();
     fill(pool, create(pool).await, 1000).await;
     pool.drain().await.unwrap();
@@ -255,12 +256,10 @@ fn a_part_of_a_block_that_cannot_be_read_is_not_written_and_a_whole_one_is() {
         pool.write(volume, there, sector.clone()).await.unwrap();
         pool.drain().await.unwrap();
         assert_eq!(read(&pool, volume, whole, 512).await, sector[0].to_vec());
-        disks[SECOND as usize].revive();
-        pool.take_back(disks[SECOND as usize].clone()).await.unwrap();
+        bring_back(&pool, &disks[SECOND as usize]).await;
         pool.write(volume, part, sector.clone()).await.unwrap();
         assert_eq!(read(&pool, volume, part, 512).await, sector[0].to_vec());
-        disks[0].revive();
-        pool.take_back(disks[0].clone()).await.unwrap();
+        bring_back(&pool, &disks[0]).await;
         whole_again(&*world, &pool).await;
         pool.close().await.unwrap();
     });
@@ -298,8 +297,7 @@ fn a_restart_serves_the_rest_only_if_it_is_asked_to() {
         assert!(lost > 0);
         fill(&pool, create(&pool).await, 3000).await;
         for disk in [&disks[0], &disks[SECOND as usize]] {
-            disk.revive();
-            pool.take_back(disk.clone()).await.unwrap();
+            bring_back(&pool, disk).await;
         }
         assert_eq!(unreadable(&pool, volume, 0).await, 0);
         whole_again(&*world, &pool).await;
@@ -367,8 +365,7 @@ fn three_losses_within_seconds_while_hosts_write_leave_the_pool_online() {
                 "{text}"
             );
             for drive in &lost {
-                disks[*drive].revive();
-                pool.take_back(disks[*drive].clone()).await.unwrap();
+                bring_back(&pool, &disks[*drive]).await;
             }
             (old, busy, idle, written)
         });

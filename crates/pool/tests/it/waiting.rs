@@ -2,7 +2,7 @@
 //! nothing.
 
 use crate::{
-    beyond::{BLOCK, SECOND, WRITE, WRITES, fill, whole_again},
+    beyond::{BLOCK, SECOND, WRITE, WRITES, bring_back, fill, whole_again},
     rig::{Rig, create, options, pattern, read},
 };
 use futures_util::future::{join, join_all};
@@ -11,6 +11,14 @@ use quoin_pool::{Pool, PoolOptions, PoolState, PoolStats};
 use quoin_world::World;
 use quoin_world_sim::SimDisk;
 use std::{sync::Arc, time::Duration};
+
+/// A mirror over four drives, which destages what is so old.
+fn open(seed: u64, destage_after: Duration) -> (Rig, Arc<Pool>, Vec<Arc<SimDisk>>) {
+    let rig = Rig::of_drives(seed, "mirror".parse().unwrap(), 4, 48 * MIB);
+    let pool = rig.open_with(PoolOptions { destage_after, ..options() });
+    let disks = rig.disks.clone();
+    (rig, pool, disks)
+}
 
 /// Two drives are lost, and a sector of each write to the volume that is returned first comes in between: none of these is
 /// destaged when the second drive goes. Also returns a volume that is not affected.
@@ -58,9 +66,7 @@ async fn verify_parts(pool: &Pool, volume: VolumeId) {
 
 #[test]
 fn a_block_that_was_written_in_part_before_the_loss_waits_for_the_drives() {
-    let rig = Rig::of_drives(14, "mirror".parse().unwrap(), 4, 48 * MIB);
-    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
-    let disks = rig.disks.clone();
+    let (rig, pool, disks) = open(14, Duration::from_secs(10));
     rig.run(|world| async move {
         let (volume, other) = lose_beneath_parts(&pool, &disks).await;
         assert!(pool.protection().unreadable_segments > 0);
@@ -69,13 +75,11 @@ fn a_block_that_was_written_in_part_before_the_loss_waits_for_the_drives() {
         press(&*world, &pool, other).await;
         assert_eq!(pool.stats().lost_blocks, 0);
         assert_eq!(pool.state(), PoolState::Online);
-        disks[SECOND as usize].revive();
-        pool.take_back(disks[SECOND as usize].clone()).await.unwrap();
+        bring_back(&pool, &disks[SECOND as usize]).await;
         pool.drain().await.unwrap();
         assert_eq!(pool.stats().buffered_bytes, 0);
         verify_parts(&pool, volume).await;
-        disks[0].revive();
-        pool.take_back(disks[0].clone()).await.unwrap();
+        bring_back(&pool, &disks[0]).await;
         whole_again(&*world, &pool).await;
         pool.close().await.unwrap();
     });
@@ -84,9 +88,7 @@ fn a_block_that_was_written_in_part_before_the_loss_waits_for_the_drives() {
 
 #[test]
 fn hosts_write_on_behind_what_waits_for_drives() {
-    let rig = Rig::of_drives(21, "mirror".parse().unwrap(), 4, 48 * MIB);
-    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
-    let disks = rig.disks.clone();
+    let (rig, pool, disks) = open(21, Duration::from_secs(10));
     let (volume, other) = rig.run(|world| async move {
         let (volume, other) = lose_beneath_parts(&pool, &disks).await;
         world.sleep(Duration::from_secs(1)).await;
@@ -116,8 +118,7 @@ fn hosts_write_on_behind_what_waits_for_drives() {
         }
         assert!(pool.stats().carried_records > 0);
         for disk in [&disks[SECOND as usize], &disks[0]] {
-            disk.revive();
-            pool.take_back(disk.clone()).await.unwrap();
+            bring_back(&pool, disk).await;
         }
         pool.drain().await.unwrap();
         assert_eq!(pool.stats().buffered_bytes, 0);
@@ -130,9 +131,7 @@ fn hosts_write_on_behind_what_waits_for_drives() {
 
 #[test]
 fn what_waits_for_drives_is_not_tried_all_the_time() {
-    let rig = Rig::of_drives(20, "mirror".parse().unwrap(), 4, 48 * MIB);
-    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_millis(1), ..options() });
-    let disks = rig.disks.clone();
+    let (rig, pool, disks) = open(20, Duration::from_millis(1));
     rig.run(|world| async move {
         let (_, other) = lose_beneath_parts(&pool, &disks).await;
         assert!(pool.stats().buffered_bytes > 0);
@@ -162,9 +161,7 @@ fn the_last_copy_is_not_given_up_and_the_planted_bugs_give_it_up() {
     use quoin_pool::bugs::{Bug, plant};
     for bug in [None, Some(Bug::GiveUpLast), Some(Bug::FreeUnreadable)] {
         plant(bug);
-        let rig = Rig::of_drives(14, "mirror".parse().unwrap(), 4, 48 * MIB);
-        let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
-        let disks = rig.disks.clone();
+        let (rig, pool, disks) = open(14, Duration::from_secs(10));
         let (given_up, lost) = rig.run(|world| async move {
             let (_, other) = lose_beneath_parts(&pool, &disks).await;
             press(&*world, &pool, other).await;
@@ -179,9 +176,7 @@ fn the_last_copy_is_not_given_up_and_the_planted_bugs_give_it_up() {
 
 /// What hosts write to blocks while these are carried forward is there in the end.
 fn overwrite_while_carried() {
-    let rig = Rig::of_drives(21, "mirror".parse().unwrap(), 4, 48 * MIB);
-    let pool = rig.open_with(PoolOptions { destage_after: Duration::from_secs(10), ..options() });
-    let disks = rig.disks.clone();
+    let (rig, pool, disks) = open(21, Duration::from_secs(10));
     rig.run(|world| async move {
         let (volume, _) = lose_before_parts_are_destaged(&pool, &disks).await;
         let overwriting = async {
