@@ -7,8 +7,9 @@
 //! 1. Only what still is in the buffer as it was is appended, with its shard locked: what a host writes is never undone.
 //! 2. The tail passes a record only when the one that came in its place is hardened: the buffer sees to that, as it does when
 //!    hosts overwrite something.
-//! 3. All that waits is carried whenever the journal has gone on by a quarter of its length, and once after each loss. If it is
-//!    more than a sixteenth of the journal it stays where it is: it would be most of what the journal is for.
+//! 3. All that waits is carried whenever the journal has gone on by a quarter of its length, and once after each loss. What is
+//!    found to wait later is carried when the journal is half full: hosts may be stopped before it has gone on by a quarter. If
+//!    it is more than a sixteenth of the journal it stays where it is: it would be most of what the journal is for.
 //!
 //! What a fork took along stays where it is too, as does what lies in a row that cannot be read: see `docs/limits.md`. As long as
 //! there is any of that, nothing is carried, for the tail would stay.
@@ -50,22 +51,27 @@ impl Committer {
         let (journal, usage, now) = (&slice.log.journal, slice.log.journal.usage(), slice.world().now());
         let gone_on = usage.taken - self.retries.carried_at;
         let goes_on = DUE_AFTER_PART * gone_on >= usage.total;
-        if now < self.retries.carries_from || !goes_on && !journal.lacks_columns() {
+        let is_half_full = 2 * usage.used >= usage.total;
+        if now < self.retries.carries_from || !goes_on && !is_half_full && !journal.lacks_columns() {
             return;
         }
         let set_from = journal.set_from();
-        let (waiting, any_new) = self.retries.awaiting_drives(set_from);
+        let waiting = self.retries.awaiting_drives(set_from);
+        let is_due = |is_new: bool| goes_on || is_new;
         // Lanes that are about to leave their extents need others first.
-        if waiting.is_empty() || !goes_on && !any_new || journal.are_lanes_to_leave() {
+        if !waiting.iter().any(|(_, is_new)| is_due(*is_new)) || journal.are_lanes_to_leave() {
             return;
         }
         // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
         self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
-        let found: Vec<_> = waiting.into_iter().filter_map(|key| slice.waiting(key)).collect();
+        let find = |(key, is_new): (BlockKey, bool)| Some((slice.waiting(key)?, is_new));
+        let all: Vec<_> = waiting.into_iter().filter_map(find).collect();
+        // What cannot be carried keeps the tail where it is, and the rest would only fill up the journal.
+        let is_of_use = all.iter().all(|(waiting, _)| waiting.can_be_carried());
+        let due = all.into_iter().filter(|(_, is_new)| is_due(*is_new));
+        let found: Vec<_> = due.map(|(waiting, _)| waiting).collect();
         let of_all = || found.iter().flat_map(|waiting| &waiting.fragments);
         let (bytes, more_ram) = (of_all().map(record_bytes).sum(), of_all().map(more_ram_bytes).sum());
-        // What cannot be carried keeps the tail where it is, and the rest would only fill up the journal.
-        let is_of_use = found.iter().all(Waiting::can_be_carried);
         if !is_of_use || MOST_PART * bytes > journal.bytes() || slice.buffer_fill(more_ram) > SLOW_FROM {
             return;
         }
@@ -81,7 +87,10 @@ impl Committer {
             // Hosts write meanwhile, and rows.
             slice.world().yield_now().await;
         }
-        (self.retries.carried_at, self.retries.carries_from) = (usage.taken, now);
+        self.retries.carries_from = now;
+        if goes_on {
+            self.retries.carried_at = usage.taken;
+        }
     }
 }
 

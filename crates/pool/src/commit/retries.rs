@@ -67,11 +67,10 @@ impl Retries {
         }
     }
 
-    /// Those that wait for drives, and whether any of them was not carried forward since the journal's set of drives changed.
-    pub(super) fn awaiting_drives(&self, set_from: u64) -> (Vec<BlockKey>, bool) {
-        let waiting = || self.unread.iter().filter(|(_, unread)| unread.awaits_drives);
-        let any_new = waiting().any(|(_, unread)| unread.carried_since != Some(set_from));
-        (waiting().map(|(key, _)| *key).collect(), any_new)
+    /// Those that wait for drives, and of each whether it was not carried forward since the journal's set of drives changed.
+    pub(super) fn awaiting_drives(&self, set_from: u64) -> Vec<(BlockKey, bool)> {
+        let waiting = self.unread.iter().filter(|(_, unread)| unread.awaits_drives);
+        waiting.map(|(key, unread)| (*key, unread.carried_since != Some(set_from))).collect()
     }
 
     /// Notes that a block was carried forward: what it holds has other sequences than before, and was tried. `before` and
