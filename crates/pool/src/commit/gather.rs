@@ -78,8 +78,7 @@ pub(crate) async fn rows_of(
         }
         let mut row = ahead.remove(&at).flatten();
         if row.is_none() {
-            let mended = io.mend_row_head(row_at(at)).await;
-            row = mended.and_then(|mended| row_at(at).head_in(&mended.content));
+            row = io.row_head_otherwise(row_at(at)).await;
         }
         let Some(row) = row else {
             tracing::warn!(segment = id.0, at, "a row has no readable head: the segment is not cleaned");

@@ -313,7 +313,17 @@ impl Scrub {
                     Ok(_) => {}
                     Err(_) => return Ok(false),
                 }
-                return self.damaged_page(id, read).await;
+                let read = read.unwrap_or_else(|error| {
+                    (vec![BadCopy { what: "has no place".into(), error: Some(error), blamed: None }], 1)
+                });
+                let repaired = self.repair(id, &read).await?;
+                // What was freed or written elsewhere meanwhile is not damaged where it was.
+                let now = self.slice().metadata.pages.entry(id).await;
+                if !repaired && now.is_ok_and(|now| now != entry) {
+                    continue;
+                }
+                self.damaged_page(id, read, repaired);
+                return Ok(repaired);
             }
             self.count(|counts| {
                 (counts.pages, counts.bytes) = (counts.pages + 1, counts.bytes + location.len_bytes())
@@ -323,30 +333,15 @@ impl Scrub {
         }
     }
 
-    async fn damaged_page(
-        &self,
-        id: PageId,
-        read: Result<(Vec<BadCopy>, usize), PoolError>,
-    ) -> Result<bool, PoolError> {
-        let (bad, copies) = read.unwrap_or_else(|error| {
-            (vec![BadCopy { what: "has no place".into(), error: Some(error), blamed: None }], 1)
-        });
-        let has_copy = bad.len() < copies;
-        // The next checkpoint writes it anew and counts it.
-        let ill = Ill::of(&bad);
-        let blamed: Vec<_> = ill.iter().flat_map(|ill| ill.drives.clone()).collect();
-        self.slice().metadata.pages.note_ill(ill.into_iter().map(|ill| (id, ill)).collect());
-        let repaired = self.repair(id, has_copy).await?;
-        if !repaired {
-            self.slice().metadata.pages.forget_ill(id);
-        }
+    fn damaged_page(&self, id: PageId, (bad, copies): (Vec<BadCopy>, usize), repaired: bool) {
         let then = if !repaired {
             "what it describes cannot be read"
-        } else if has_copy {
+        } else if bad.len() < copies {
             "it is written anew from another copy"
         } else {
             "it was in RAM and is written anew"
         };
+        let blamed: Vec<_> = Ill::of(&bad).into_iter().flat_map(|ill| ill.drives).collect();
         let how: Vec<_> = bad.into_iter().map(|copy| copy.what).collect();
         let note = format!("{id} {}; {then}", how.join(", and "));
         tracing::error!("{note}");
@@ -359,15 +354,16 @@ impl Scrub {
         } else {
             state.unreadable.page(id)
         }
-        Ok(repaired)
     }
 
     /// Mends a page if there is an intact copy elsewhere; true if so. It may have another copy on a drive, or be in RAM:
     /// pages in RAM were verified when they were read, and all of catalog and segment table are there. The next checkpoint
-    /// writes the page anew.
-    async fn repair(&self, id: PageId, has_copy: bool) -> Result<bool, PoolError> {
+    /// writes the page anew, and counts what was ill.
+    async fn repair(&self, id: PageId, (bad, copies): &(Vec<BadCopy>, usize)) -> Result<bool, PoolError> {
         let slice = self.slice();
+        slice.metadata.pages.note_ill(Ill::of(bad).into_iter().map(|ill| (id, ill)).collect());
         // Brings it to RAM, if it is not there.
+        let has_copy = bad.len() < *copies;
         let is_read = has_copy && slice.metadata.pages.get(id).await.is_ok_and(|page| page.is_some());
         slice.rewrite(id).await?;
         let is_made = || match id.space {
@@ -376,7 +372,11 @@ impl Scrub {
             PageSpace::Segments => slice.segments.table.is_due(id.index),
             PageSpace::Tree | PageSpace::Blocks | PageSpace::Dropped => false,
         };
-        Ok(is_read || slice.metadata.pages.is_dirty(id) || is_made())
+        let is_repaired = is_read || slice.metadata.pages.is_dirty(id) || is_made();
+        if !is_repaired {
+            slice.metadata.pages.forget_ill(id);
+        }
+        Ok(is_repaired)
     }
 
     /// The content of the blocks of one page of the table. False if it was stopped.

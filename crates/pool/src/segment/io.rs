@@ -4,7 +4,7 @@ use crate::{
     error::PoolError,
     format::{Location, PAGE_BYTES, RowHeader},
     meta::SegmentTable,
-    segment::mend::{Mended, pages_of, within_pages},
+    segment::mend::{pages_of, within_pages},
     store::Store,
 };
 use quoin_base::{ByteRange, DriveIndex, SegmentGeneration, SegmentId, crc64};
@@ -132,12 +132,16 @@ impl SegmentIo {
         }
     }
 
-    /// The head of a row that was read and did not verify, read in other ways and mended; `None` if no way verifies. The
-    /// caller is in a reader epoch, and has found in it that the segment is in use.
-    pub(crate) async fn mend_row_head(&self, row: RowAt) -> Option<Mended> {
+    /// The head of a row that was read and did not verify, read in other ways; `None` if no way verifies. The caller is in a
+    /// reader epoch, and has found in it that the segment is in use.
+    ///
+    /// Nothing is written. A drive that lost writes may have the heads of earlier rows, and one of these leads to places where the
+    /// other drives have what is live.
+    pub(crate) async fn row_head_otherwise(&self, row: RowAt) -> Option<Box<RowHeader>> {
+        let set = self.segments.stripes(row.segment)?;
         let range = ByteRange::new(row.offset, PAGE_BYTES as u64);
-        let verifies = move |bytes: &[u8]| row.head_in(bytes).is_some();
-        self.mend(row.segment, range, &verifies).await
+        let found = self.read_otherwise(&set, range, &|bytes| row.head_in(bytes).is_some()).await?;
+        row.head_in(&found)
     }
 
     fn stripes(&self, segment: SegmentId) -> Result<StripeSet, PoolError> {

@@ -1,10 +1,7 @@
 //! Parity and copies, compared with the data; and what can be read from them alone.
 
 use super::Walk;
-use crate::{
-    format::{PAGE_BYTES, RowHeader},
-    segment::io::RowAt,
-};
+use crate::{format::RowHeader, segment::io::RowAt};
 use quoin_base::{ByteRange, SegmentId};
 use quoin_stripe::StripeSet;
 
@@ -32,12 +29,9 @@ impl Walk<'_> {
 
     /// The head of a row, if it can be read from other columns than its own.
     pub(super) async fn head_elsewhere(&mut self, at: RowAt, what: &str) -> Option<Box<RowHeader>> {
-        let io = &self.opened.io;
-        let set = io.segments.stripes(at.segment)?;
-        let range = ByteRange::new(at.offset, PAGE_BYTES as u64);
-        let found = io.read_otherwise(&set, range, &|bytes| at.head_in(bytes).is_some()).await?;
+        let head = self.opened.io.row_head_otherwise(at).await?;
         self.report.add_repairable(what, "its head does not verify and follows from other drives");
-        at.head_in(&found)
+        Some(head)
     }
 }
 

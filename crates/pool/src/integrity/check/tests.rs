@@ -9,7 +9,7 @@ use crate::{
     maps::blocks::{block_page, block_word},
     segment::io::SegmentIo,
 };
-use quoin_base::{BlockIndex, LayerId, MIB, VolumeId};
+use quoin_base::{BlockIndex, LayerId, Layout, MIB, VolumeId};
 use quoin_drive::{HEAD_BYTES, LABEL_BYTES, LABEL_OFFSETS, Label, Roles, inspect_set, open_set, root_offset};
 use quoin_world::{Disk, Slice as Bytes};
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
@@ -41,6 +41,14 @@ impl Rig {
 
     /// The same on drives with these roles.
     pub(crate) fn with(roles: &[Roles], journal_columns: u8) -> Self {
+        Self::laid_out(roles, journal_columns, Layout::NONE)
+    }
+
+    pub(crate) fn mirrored() -> Self {
+        Self::laid_out(&[Roles { journal: true, data: true }; 2], 2, Layout::mirror(1))
+    }
+
+    fn laid_out(roles: &[Roles], journal_columns: u8, layout: Layout) -> Self {
         let world = SimWorld::new(7, SimOptions { data_threads: 1, step_limit: 20_000_000 });
         let disks: Vec<_> = (0..roles.len()).map(|i| world.disk(&format!("d{i}"), 17 * MIB)).collect();
         let mut rig = Self { world: world.clone(), disks, volume: VolumeId(1) };
@@ -51,6 +59,7 @@ impl Rig {
             row_bytes: SLAB as u32 / 4,
             journal_bytes: Some(2 * MIB),
             journal_columns,
+            layout,
             ..FormatOptions::default()
         };
         rig.run(async move { make(&*world, disks, options).await.unwrap() });
@@ -133,10 +142,15 @@ impl Rig {
     }
 
     pub(crate) fn damage_at(&self, io: &SegmentIo, location: Location) {
-        let columns = io.segments.stripes(location.segment()).unwrap().columns;
-        let disk = &self.disks[usize::from(columns[0].drive.0)];
-        let at = SLABS_START_BYTES + u64::from(columns[0].slab) * SLAB + location.offset_bytes();
+        let (disk, at) = self.first_copy(io, location);
         flip(disk, at + location.len_bytes() / 2);
+    }
+
+    /// Where the first column of a segment has what lies at `location`, if that is all data or a copy.
+    pub(crate) fn first_copy(&self, io: &SegmentIo, location: Location) -> (&SimDisk, u64) {
+        let columns = io.segments.stripes(location.segment()).unwrap().columns;
+        let at = SLABS_START_BYTES + u64::from(columns[0].slab) * SLAB + location.offset_bytes();
+        (&self.disks[usize::from(columns[0].drive.0)], at)
     }
 
     /// Flips a bit in the middle of copies of a page, or of its only copy: those whose number is wanted. Returns how many

@@ -2,12 +2,13 @@
 //!
 //! 1. What is open is sealed, so that all that lies on the drives when the scrub comes here is compared. Every row of every
 //!    sealed segment is read from all its columns. If parity and copies agree, it is sound.
-//! 2. Of a row that does not agree, all that is live is verified, and repaired where it is wrong.
+//! 2. Of a row that does not agree, all contents that are live are verified, and repaired where they are wrong.
 //! 3. A checkpoint is made.
 //! 4. The heads of its segment's rows are seen to name all that is live there. A drive that lost a write may have the head
-//!    of an earlier row in the place, which looks like one of this segment if the pool crashed in between.
-//! 5. If all that is live still verifies and the row still does not agree, parity or copies are wrong, or what is dead:
-//!    parity is computed again, and copies are made alike.
+//!    of an earlier row in the place, which looks like one of this segment if the pool crashed in between. Such a head leads to
+//!    places where the other drives have what is live, and no heads. So before this, no head is written.
+//! 5. The row's head is verified like its contents. If all that still verifies and the row still does not agree, parity or
+//!    copies are wrong, or what is dead: parity is computed again, and copies are made alike.
 //!
 //! Invariants:
 //! 1. Parity is computed from data that verifies, and from what nothing leads to any more. Because of the checkpoint that
@@ -20,7 +21,7 @@ use super::{Pace, REDUNDANCY, Scrub};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{BlockInfo, Location, PAGE_BYTES, RowContent},
+    format::{BlockInfo, Location, PAGE_BYTES, RowContent, RowHeader},
     lifecycle::slice::Slice,
     maps::{blocks::block_page, dropped::is_among},
     meta::{PageId, Segment, SegmentState, Stream},
@@ -30,7 +31,11 @@ use crate::{
 use quoin_base::{ByteRange, PageNumber, SegmentId, crc32c, crc64};
 use quoin_stripe::{ColumnSet, StripeSet};
 use quoin_world::{Buf, Slice as Bytes};
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+use zerocopy::IntoBytes;
 
 /// So many rows that do not agree are looked at together: a checkpoint is made for them.
 const MOST_DOUBTFUL: usize = 64;
@@ -53,7 +58,7 @@ struct Doubtful {
     /// Within the segment's data.
     range: ByteRange,
     is_metadata: bool,
-    contents: Vec<RowContent>,
+    head: Box<RowHeader>,
 }
 
 /// Something live in a row.
@@ -64,7 +69,7 @@ struct Live {
 
 #[derive(Clone, Copy)]
 enum Sum {
-    Head(RowAt),
+    Head(u32),
     Block(u32),
     Page(u64),
 }
@@ -72,11 +77,33 @@ enum Sum {
 impl Sum {
     fn verifies(self, bytes: &[u8]) -> bool {
         match self {
-            Self::Head(row) => row.head_in(bytes).is_some(),
-            Self::Block(crc) => crc32c(bytes).0 == crc,
+            Self::Head(crc) | Self::Block(crc) => crc32c(bytes).0 == crc,
             Self::Page(crc) => crc64(bytes).0 == crc,
         }
     }
+}
+
+impl Doubtful {
+    fn head_crc(&self) -> u32 {
+        crc32c(self.head.as_bytes()).0
+    }
+
+    /// Its head, and not that of another row which begins there.
+    fn live_head(&self) -> Live {
+        let range = ByteRange::new(self.range.offset, PAGE_BYTES as u64);
+        Live { range, sum: Sum::Head(self.head_crc()) }
+    }
+}
+
+/// The checksums of the heads of a segment's rows, by where they begin.
+type Heads = BTreeMap<u64, u32>;
+
+/// Whether something lies in a row, behind its head.
+fn is_in_row(location: Location, segment: SegmentId, row: ByteRange) -> bool {
+    let contents = row.offset + PAGE_BYTES as u64;
+    location.segment() == segment
+        && contents <= location.offset_bytes()
+        && location.range().end() <= row.end()
 }
 
 /// A page of each column of a segment, and what is live in the row that they are in.
@@ -252,8 +279,7 @@ impl Scrub {
             let agrees = slice.store.columns().verify(&set, in_columns).await.unwrap_or(false);
             drop(guard);
             if !agrees {
-                let contents = head.contents[..head.count.get() as usize].to_vec();
-                doubtful.push(Doubtful { at, range, is_metadata: segment.stream.is_metadata(), contents });
+                doubtful.push(Doubtful { at, range, is_metadata: segment.stream.is_metadata(), head });
             }
             at.offset = range.end();
             let read = in_columns.len * set.columns.len() as u64;
@@ -271,7 +297,11 @@ impl Scrub {
         let mut sound = Vec::new();
         for row in rows.drain(..) {
             let guard = self.slice().enter_readers();
-            let is_sound = self.repair_live(&row).await.is_some();
+            // NOTE: not the head. That of an earlier row leads to places where heads are no more.
+            let is_sound = match self.live(&row).await {
+                Some(live) => self.mend_all(&row, live).await.is_some(),
+                None => false,
+            };
             drop(guard);
             if is_sound {
                 sound.push(row);
@@ -283,19 +313,19 @@ impl Scrub {
         }
         // NOTE: what an opening would find live after a crash was live above, then.
         self.slice().checkpoint().await?;
-        let mut seen: Option<(RowAt, bool)> = None;
+        let mut seen: Option<(RowAt, Option<Heads>)> = None;
         for row in sound {
             let first = RowAt { offset: 0, ..row.at };
-            let names_all = match seen {
-                Some((segment, names_all)) if segment == first => names_all,
-                _ => self.heads_name_all(first).await,
+            let heads = match seen {
+                Some((segment, heads)) if segment == first => heads,
+                _ => self.heads_that_name_all(first).await,
             };
-            seen = Some((first, names_all));
-            if names_all {
+            if heads.as_ref().and_then(|heads| heads.get(&row.at.offset)) == Some(&row.head_crc()) {
                 self.make_row_agree(&row).await
             } else {
                 self.note_row(&row, "not all that lies there is known, so that it stays as it is")
             }
+            seen = Some((first, heads));
             self.slice().world().yield_now().await;
         }
         Ok(())
@@ -311,17 +341,24 @@ impl Scrub {
         state.note(format!("the row at {offset} of segment {segment} does not agree in all columns; {why}"));
     }
 
-    /// Verifies all that is live in a row, in all copies, and repairs what is wrong. Returns how many repairs it took; `None`
-    /// if something is wrong still, or what is live cannot be told. The caller is in a reader epoch.
+    /// Verifies a row's head and all that is live in it, in all copies, and repairs what is wrong. Returns how many repairs it
+    /// took; `None` if something is wrong still, or what is live cannot be told. The caller is in a reader epoch, and knows that
+    /// the heads of the segment name all that is live.
     async fn repair_live(&self, row: &Doubtful) -> Option<usize> {
-        let slice = self.slice();
+        let mut live = self.live(row).await?;
+        live.push(row.live_head());
+        self.mend_all(row, live).await
+    }
+
+    /// The same of some of it.
+    async fn mend_all(&self, row: &Doubtful, live: Vec<Live>) -> Option<usize> {
         if !self.is_settled(row) {
             return None;
         }
         let mut repairs = 0;
-        for Live { range, sum } in self.live(row).await? {
+        for Live { range, sum } in live {
             let verifies = move |bytes: &[u8]| sum.verifies(bytes);
-            let mended = slice.segments.io.mend(row.at.segment, range, &verifies).await?;
+            let mended = self.slice().segments.io.mend(row.at.segment, range, &verifies).await?;
             self.repaired(&mended.repairs);
             // NOTE: it can be read, but not where it lies. Parity is what it is read from.
             if mended.is_wrong_still {
@@ -332,16 +369,17 @@ impl Scrub {
         Some(repairs)
     }
 
-    /// Whether the heads of a segment's rows name all that is live in it.
-    async fn heads_name_all(&self, first: RowAt) -> bool {
+    /// The heads of a segment's rows, if they name all that is live in it, each in its row and behind its head.
+    async fn heads_that_name_all(&self, first: RowAt) -> Option<Heads> {
         let slice = self.slice();
         let live_in = || slice.segments.table.live_in(first.segment, first.generation);
         let _guard = slice.enter_readers();
-        let Some((live_sectors, end)) = live_in() else { return false };
-        let (mut at, mut named) = (first, 0);
+        let (live_sectors, end) = live_in()?;
+        let (mut at, mut named, mut heads) = (first, 0, Heads::new());
         while at.offset < end {
-            let Some(head) = self.row_head(at).await else { return false };
+            let head = self.row_head(at).await?;
             let range = ByteRange::new(at.offset, head.len_bytes.get().into());
+            heads.insert(at.offset, crc32c(head.as_bytes()).0);
             let is_metadata = Stream::from_byte(head.stream).is_some_and(Stream::is_metadata);
             for content in &head.contents[..head.count.get() as usize] {
                 let location = if is_metadata {
@@ -350,34 +388,26 @@ impl Scrub {
                     // What was dropped counts as live, too.
                     slice.block(content.block_number()).await.ok().flatten().map(|p| p.location)
                 };
-                let is_here = |location: &Location| {
-                    let rows = range.offset..range.end();
-                    location.segment() == first.segment && rows.contains(&location.offset_bytes())
-                };
+                let is_here = |location: &Location| is_in_row(*location, first.segment, range);
                 named += location.filter(is_here).map_or(0, |location| u64::from(location.sectors()));
             }
             at.offset = range.end();
         }
         // NOTE: less may be live by now, never more.
-        named <= live_sectors && live_in().is_some_and(|(now, _)| named >= now)
+        let (now, _) = live_in()?;
+        (now..=live_sectors).contains(&named).then_some(heads)
     }
 
-    /// What is live in a row, its head included; `None` if that cannot be told.
+    /// What is live of the contents of a row; `None` if that cannot be told.
     async fn live(&self, row: &Doubtful) -> Option<Vec<Live>> {
-        let head = ByteRange::new(row.range.offset, PAGE_BYTES as u64);
-        let mut live = vec![Live { range: head, sum: Sum::Head(row.at) }];
-        for content in &row.contents {
+        let mut live = Vec::new();
+        for content in &row.head.contents[..row.head.count.get() as usize] {
             let found = if row.is_metadata {
                 self.live_page(content).await?
             } else {
                 self.live_block(content).await?
             };
-            let is_here = |location: &Location| {
-                location.segment() == row.at.segment
-                    && row.range.offset <= location.offset_bytes()
-                    && location.range().end() <= row.range.end()
-            };
-            let found = found.filter(|(location, _)| is_here(location));
+            let found = found.filter(|(location, _)| is_in_row(*location, row.at.segment, row.range));
             live.extend(found.map(|(location, sum)| Live { range: location.range(), sum }));
         }
         Some(live)
@@ -411,7 +441,8 @@ impl Scrub {
         if self.repair_live(row).await.is_none() {
             return;
         }
-        let Some(live) = self.live(row).await else { return };
+        let Some(mut live) = self.live(row).await else { return };
+        live.push(row.live_head());
         let Some(set) = slice.segments.table.stripes(row.at.segment) else { return };
         let in_columns = set.geometry.column_range(row.range, 0);
         if matches!(slice.store.columns().verify(&set, in_columns).await, Ok(true)) {

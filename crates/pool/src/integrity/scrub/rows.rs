@@ -86,15 +86,13 @@ impl Scrub {
         Ok(Rows::Sound)
     }
 
-    /// The head of a row, mended if need be; `None` if it does not verify.
+    /// The head of a row, from another drive if need be; `None` if it does not verify.
     pub(super) async fn row_head(&self, row: RowAt) -> Option<Box<RowHeader>> {
         let io = &self.slice().segments.io;
         let read = io.read_sound(row.segment, ByteRange::new(row.offset, PAGE_BYTES as u64)).await;
         if let Some(head) = read.ok().and_then(|bytes| row.head_in(&bytes)) {
             return Some(head);
         }
-        let mended = io.mend_row_head(row).await?;
-        self.repaired(&mended.repairs);
-        row.head_in(&mended.content)
+        io.row_head_otherwise(row).await
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     Damage, PoolError, Transaction,
-    format::ThinEntry,
+    format::{PAGE_BYTES, RowHeader, ThinEntry},
     integrity::check::tests::{Rig, forge},
     maps::{
         blocks::block_page,
@@ -12,6 +12,7 @@ use crate::{
 };
 use quoin_base::{BlockIndex, VolumeId};
 use quoin_world::Slice as Bytes;
+use zerocopy::IntoBytes;
 
 const BLOCK: u64 = 8192;
 
@@ -209,6 +210,39 @@ fn a_damaged_page_that_is_nowhere_else_takes_what_it_describes_and_nothing_more(
         pool.drain().await.unwrap();
         assert_eq!((read(&pool, volume, 3).await.unwrap(), read(&pool, OTHER, 250).await.unwrap()), (44, 45));
         assert!(is_medium(&pool, volume, 4).await && is_medium(&pool, SNAPSHOT, 3).await);
+        pool.close().await.unwrap();
+    });
+}
+
+/// A drive that lost writes has the heads of earlier, shorter rows. They lead to places where the other drive has data and no head.
+#[test]
+fn heads_of_earlier_rows_on_one_drive_are_not_written_over_what_others_have_there() {
+    let rig = Rig::mirrored();
+    let opened = rig.opened();
+    let table = &opened.io.segments;
+    let is_of_data = |segment: &crate::meta::Segment| !segment.stream.is_metadata();
+    let (id, _) = table.all().into_iter().find(|(_, segment)| is_of_data(segment)).unwrap();
+    let (disk, at) = rig.first_copy(&opened.io, Location::new(id, 0, PAGE_BYTES));
+    let row = RowHeader::parse(&disk.peek(at, PAGE_BYTES)).unwrap();
+    let earlier = |offset: u32, len_bytes: u32| {
+        let mut head = row.clone();
+        (head.offset, head.len_bytes, head.count) = (offset.into(), len_bytes.into(), 0.into());
+        head.seal();
+        disk.poke(at + u64::from(offset), head.as_bytes());
+    };
+    const FIRST: u32 = 5 * PAGE_BYTES as u32;
+    earlier(0, FIRST);
+    earlier(FIRST, row.len_bytes.get() - FIRST);
+
+    let pool = rig.open();
+    let volume = rig.volume;
+    rig.run(async move {
+        let (counts, damage) = scrub(&pool).await;
+        assert_eq!((counts.damaged_blocks, damage.len()), (0, 0), "{counts:?}");
+        pool.drain().await.unwrap();
+        for block in 2..64 {
+            assert_eq!(read(&pool, volume, block).await.unwrap(), block as u8 + 1, "block {block}");
+        }
         pool.close().await.unwrap();
     });
 }
