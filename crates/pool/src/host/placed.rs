@@ -14,7 +14,7 @@
 //! Several writes that come in together share a row, as records share a batch.
 
 use crate::{
-    format::Location,
+    format::{Location, POOL_BLOCK_BYTES},
     maps::numbers::Numbers,
     meta::SegmentTable,
     segment::placed_block::{PlacedBlock, PlacedSpace},
@@ -33,8 +33,11 @@ mod write;
 
 use queue::Queue;
 
-/// Block numbers lent to hosts at most.
-const MOST_NUMBERS: usize = 32_768;
+/// Block numbers lent to hosts at most, and in a small pool: so many for each slab, or this part of all blocks. Where there are
+/// none, the journal takes the write, so they are to last while the committer is busy.
+const MOST_NUMBERS: u64 = 32_768;
+const NUMBERS_OF_SLAB: u64 = 8;
+const NUMBERS_PART: u64 = 32;
 /// The most that replay may find placed.
 const MOST_NAMED_BYTES: u64 = GIB;
 /// Records are counted together until they are of so many bytes.
@@ -57,7 +60,8 @@ impl Placer {
         let queues: Vec<_> = (0..threads).map(|_| Queue::default()).collect();
         queues.iter().for_each(|queue| store.health().wake_also(queue.wake.clone()));
         let slabs = segments.fair_slabs(store);
-        let numbers = Numbers::new(MOST_NUMBERS.min(slabs as usize * 8));
+        let of_blocks = slabs * segments.slab_bytes() / u64::from(POOL_BLOCK_BYTES) / NUMBERS_PART;
+        let numbers = Numbers::new(MOST_NUMBERS.min(of_blocks.max(slabs * NUMBERS_OF_SLAB)) as usize);
         Self {
             queues,
             space: Arc::new(PlacedSpace::new(segments, numbers)),

@@ -305,13 +305,8 @@ impl SegmentTable {
         self.inner.read().layouts.clone()
     }
 
-    /// Opens a segment for a layout, or the pool's, on the drives with the most free slabs.
-    pub(crate) fn take(&self, stream: Stream, layout: Option<Layout>) -> Option<(SegmentId, Segment)> {
-        self.take_elsewhere(stream, layout, &[])
-    }
-
-    /// The same on other drives than these.
-    pub(crate) fn take_elsewhere(
+    /// Opens a segment for a layout, or the pool's, on other drives than these: on those with the most free slabs.
+    pub(crate) fn take(
         &self,
         stream: Stream,
         layout: Option<Layout>,

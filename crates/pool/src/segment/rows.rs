@@ -9,6 +9,7 @@ use crate::{
 use quoin_base::{CheckpointGeneration, DriveIndex, Layout, PoolId, SECTOR_BYTES, SegmentId};
 use quoin_stripe::Column;
 use quoin_world::{Buf, Slice as Bytes};
+use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 /// A row that is planned and not written yet.
@@ -25,8 +26,8 @@ pub(crate) struct Row {
 
 /// The open segments of a stream, and the rows planned in them and their predecessors.
 ///
-/// Rows go to the open segments in turn. As a rule there is one. With more, each on a drive of its own, rows of one batch are
-/// written to several drives at the same time.
+/// As a rule one segment is open. With more, rows of one batch are written to several drives at the same time. These segments
+/// share few drives or none. A row goes to the one whose drives were given the fewest rows; of several, to the next in turn.
 pub(crate) struct RowWriter {
     stream: Stream,
     /// What its segments are tagged with.
@@ -36,11 +37,33 @@ pub(crate) struct RowWriter {
     turn: usize,
     /// How many may be open.
     spread: usize,
+    given: Given,
     rows: Vec<Row>,
     /// The last row takes no more.
     row_ended: bool,
     /// Lost drives that open segments were looked at for.
     losses: u64,
+}
+
+/// How many rows each drive was given, on a clock of rows: what a drive was not given in the past it does not get later.
+#[derive(Default)]
+struct Given {
+    now: u64,
+    until: BTreeMap<DriveIndex, u64>,
+}
+
+impl Given {
+    /// How far the busiest drive of a segment is.
+    fn rows_before(&self, columns: &[Column]) -> u64 {
+        let drives = columns.iter().filter_map(|column| self.until.get(&column.drive));
+        drives.copied().fold(self.now, u64::max)
+    }
+
+    /// A row goes to a segment.
+    fn give(&mut self, columns: &[Column]) {
+        self.now = self.rows_before(columns);
+        self.until.extend(columns.iter().map(|column| (column.drive, self.now + 1)));
+    }
 }
 
 impl RowWriter {
@@ -52,6 +75,7 @@ impl RowWriter {
             open: Vec::new(),
             turn: 0,
             spread: 1,
+            given: Given::default(),
             rows: Vec::new(),
             row_ended: true,
             losses: 0,
@@ -87,6 +111,7 @@ impl RowWriter {
             self.end_row(segments);
             self.turn_to_segment(segments, len_bytes as u64, generation)?;
             let (segment, layout) = self.open[self.turn].clone();
+            self.given.give(&layout.stripes.columns);
             let (stream, offset) = (self.stream, layout.written_bytes);
             let len_bytes = stream.contents_begin(offset) - offset;
             let padding = len_bytes as usize - PAGE_BYTES;
@@ -130,7 +155,7 @@ impl RowWriter {
     ) -> Option<()> {
         if self.open.len() < self.spread {
             let drives = drives_of(self.open.iter());
-            let next = segments.table.take_elsewhere(self.stream, self.layout, &drives);
+            let next = segments.table.take(self.stream, self.layout, &drives);
             if next.is_none() && self.open.is_empty() {
                 return None;
             }
@@ -138,7 +163,10 @@ impl RowWriter {
             self.turn = if next.is_some() { self.open.len() } else { self.turn + 1 };
             self.open.extend(next);
         } else {
-            self.turn += 1;
+            let in_turn = (1..=self.open.len()).map(|steps| (self.turn + steps) % self.open.len());
+            self.turn = in_turn
+                .min_by_key(|at| self.given.rows_before(&self.open[*at].1.stripes.columns))
+                .unwrap_or(0);
         }
         // The first open segment from here on with room. Full ones on the way are sealed.
         for _ in 0..=self.open.len() {
@@ -161,15 +189,16 @@ impl RowWriter {
                 *id != full && 2 * segment.written_bytes < all
             };
             let drives = drives_of(self.open.iter().filter(is_fresh));
-            let next = segments
-                .table
-                .take_elsewhere(self.stream, self.layout, &drives)
-                .or_else(|| segments.table.take(self.stream, self.layout));
-            match next {
+            match segments.table.take(self.stream, self.layout, &drives) {
                 Some(next) => {
                     self.open[self.turn] = next;
                     segments.seal(full, generation);
                     return Some(());
+                }
+                // The fresh ones are on all drives.
+                None if !drives.is_empty() => {
+                    self.open.remove(self.turn);
+                    segments.seal(full, generation);
                 }
                 // Another may have room left.
                 None => self.turn += 1,
@@ -333,4 +362,40 @@ pub(crate) struct ComposedRow {
     pub data: Vec<Bytes>,
     /// The metadata pages that it holds.
     pub pages: Vec<PageId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(drives: &[u16]) -> Vec<Column> {
+        drives.iter().map(|drive| Column { drive: DriveIndex(*drive), slab: 0 }).collect()
+    }
+
+    /// The first of these segments whose drives were given the fewest rows gets the next one, so many times.
+    fn rows_of(given: &mut Given, segments: &[Vec<Column>], rows: usize) -> Vec<usize> {
+        let mut next = || {
+            let at = (0..segments.len()).min_by_key(|at| given.rows_before(&segments[*at])).unwrap();
+            given.give(&segments[at]);
+            at
+        };
+        (0..rows).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn drives_get_rows_alike_also_where_segments_share_one() {
+        let apart = [on(&[0, 1]), on(&[2, 3]), on(&[4, 5])];
+        assert_eq!(rows_of(&mut Given::default(), &apart, 6), [0, 1, 2, 0, 1, 2]);
+        let sharing = [on(&[0, 1]), on(&[1, 2]), on(&[3, 4])];
+        let rows = rows_of(&mut Given::default(), &sharing, 60);
+        let on_the_others = rows.iter().filter(|at| **at == 2).count();
+        assert_eq!(on_the_others, 30, "half of all rows are on drive 1: {rows:?}");
+    }
+
+    #[test]
+    fn a_drive_that_had_no_segment_for_a_while_does_not_get_all_rows_then() {
+        let mut given = Given::default();
+        rows_of(&mut given, &[on(&[0, 1])], 100);
+        assert_eq!(rows_of(&mut given, &[on(&[0, 1]), on(&[2, 3])], 7), [1, 0, 1, 0, 1, 0, 1]);
+    }
 }

@@ -1,8 +1,10 @@
 //! Large writes go to segments as they come in, and survive what other writes survive.
 
 use crate::rig::{Rig, create, fork, options, pattern, read, settle};
-use quoin_base::{ByteRange, KIB, MIB};
-use quoin_pool::{PoolError, PoolOptions};
+use futures_util::{StreamExt, stream};
+use quoin_base::{ByteRange, KIB, Layout, MIB};
+use quoin_drive::open_set;
+use quoin_pool::{Pool, PoolError, PoolOptions};
 use quoin_world::{Disk, Slice, World};
 use std::time::Duration;
 
@@ -242,6 +244,48 @@ fn a_batch_that_recovery_dropped_stays_dropped() {
         rig.world.crash();
         // The drive finds the row again.
         rig.disks[drive].poke(at, &dropped[..4096]);
+    }
+    rig.check();
+}
+
+/// What one host writes in sequence is placed on all drives alike at all times, and the journal takes none of it.
+#[test]
+fn large_writes_in_sequence_keep_all_drives_busy() {
+    const WRITE: u64 = 64 << 10;
+    const AT_ONCE: usize = 32;
+    let layout: Layout = "mirror".parse().unwrap();
+    let rig = Rig::of_drives(21, layout, 8, 48 * MIB);
+    let disks = rig.disks();
+    let windows = rig.run(move |world| async move {
+        let set = open_set(disks).await.unwrap();
+        let drives = set.clone();
+        let pool = Pool::open(world.clone(), set, PoolOptions { buffer_bytes: 4 * MIB, ..placing() });
+        let pool = pool.await.unwrap();
+        let volume = create(&pool).await;
+        warm_up(&*world, &pool, volume).await;
+        pool.drain().await.unwrap();
+        let journal_before = pool.stats().journal_bytes;
+        let counted = || drives.iter().map(|drive| drive.counters().write_bytes).collect::<Vec<_>>();
+        let (mut windows, mut before) = (Vec::new(), counted());
+        for window in 0..12 {
+            let write =
+                async |at: u64| pool.write(volume, at * WRITE, vec![pattern(at, WRITE as usize)]).await;
+            let writes: Vec<_> = (window * 64..(window + 1) * 64).map(write).collect();
+            let written: Vec<_> = stream::iter(writes).buffer_unordered(AT_ONCE).collect().await;
+            assert!(written.into_iter().all(|written| written.is_ok()));
+            let now = counted();
+            windows.push(now.iter().zip(&before).map(|(now, before)| now - before).collect::<Vec<_>>());
+            before = now;
+        }
+        let journal = pool.stats().journal_bytes - journal_before;
+        assert!(journal < 12 * 64 * WRITE / 10, "{journal} bytes went to the journal");
+        pool.close().await.unwrap();
+        windows
+    });
+    for of_drives in &windows {
+        let sum: u64 = of_drives.iter().sum();
+        let is_fair = |bytes: &u64| bytes * 8 < sum * 7 / 4 && bytes * 8 > sum / 2;
+        assert!(of_drives.iter().all(is_fair), "{windows:?}");
     }
     rig.check();
 }

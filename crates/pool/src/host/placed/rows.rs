@@ -18,8 +18,10 @@ use quoin_base::CheckpointGeneration;
 use quoin_world::{Mutex, Thread, atomic::Ordering, one_shot};
 use std::{collections::VecDeque, convert::Infallible, pin::pin, sync::Arc};
 
-/// Rows of a thread on their way to drives at a time.
-const ROWS_IN_FLIGHT: usize = 8;
+/// Rows of a thread on their way to drives at a time: several for each drive, so that all of them work.
+const FEWEST_ROWS_IN_FLIGHT: usize = 8;
+const MOST_ROWS_IN_FLIGHT: usize = 32;
+const ROWS_FOR_EACH_DRIVE: usize = 2;
 /// The same, and bytes of a row, while hosts make small writes too: those wait behind what the drive is given before.
 const ROWS_BESIDE_SMALL_WRITES: usize = 1;
 const ROW_BESIDE_SMALL_WRITES_BYTES: u64 = 256 << 10;
@@ -88,7 +90,7 @@ impl Slice {
             };
             let full_row = self.segments.table.row_bytes();
             let (most, row_bytes) = match careful_turns {
-                0 => (ROWS_IN_FLIGHT, full_row),
+                0 => (self.rows_in_flight(), full_row),
                 _ => (ROWS_BESIDE_SMALL_WRITES, ROW_BESIDE_SMALL_WRITES_BYTES.min(full_row)),
             };
             let row_blocks = (row_bytes / self.buffer.block_bytes) as usize;
@@ -128,6 +130,11 @@ impl Slice {
             state.waiting.clear();
         }
         queue.ended.notify();
+    }
+
+    fn rows_in_flight(&self) -> usize {
+        let of_drives = ROWS_FOR_EACH_DRIVE * self.store.data_drive_count();
+        of_drives.clamp(FEWEST_ROWS_IN_FLIGHT, MOST_ROWS_IN_FLIGHT)
     }
 
     /// Finds places for blocks, sends the rows they are in on their way, and tells the writes where they are.

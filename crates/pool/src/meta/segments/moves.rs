@@ -22,8 +22,6 @@ use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A drive to which so many columns are being moved gets more only where no other one can.
-const MOVES_TO_A_DRIVE: usize = 4;
 /// Of columns that are equally urgent so many are looked at, for the one whose drives have the least to do.
 const LOOKED_AT: usize = 32;
 
@@ -56,6 +54,9 @@ impl ColumnMove {
 
 /// How urgent a column is: the further failures that its segment tolerates, then the moves that its busiest drive has under way.
 type Urgency = (usize, usize);
+
+/// How many columns are being moved from segments that lie on each drive, and to it.
+type Busy = BTreeMap<DriveIndex, usize>;
 
 /// What is to lie elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -110,7 +111,7 @@ impl Inner {
             return made;
         }
         let waits = self.gone(segment).without(made).iter();
-        let has_slab = |place: &usize| self.slab_for(segment, *place).is_some();
+        let has_slab = |place: &usize| self.slab_for(segment, *place, &Busy::default()).is_some();
         waits.filter(has_slab).fold(made, |all, place| all.with(ColumnSet::one(place)))
     }
 
@@ -132,8 +133,10 @@ impl Inner {
             .fold(ColumnSet::default(), |set, (place, _)| set.with(ColumnSet::one(place)))
     }
 
-    /// A free slab for a column of a segment: of the domain with the most, where the segment has no other column.
-    fn slab_for(&self, segment: &Segment, place: usize) -> Option<Column> {
+    /// A free slab for a column of a segment, where the segment has no other column: of the drive with the most, and first of
+    /// those that have no more to do than others. The last columns to be made are those of the drives that are read most, and
+    /// these are not to be written to as well.
+    fn slab_for(&self, segment: &Segment, place: usize, busy: &Busy) -> Option<Column> {
         let gone = self.gone(segment);
         let others = segment.stripes.columns.iter().enumerate();
         let taken: BTreeSet<Domain> = others
@@ -143,13 +146,10 @@ impl Inner {
         let free = self.free_slabs.iter().filter(|(drive, free)| {
             !free.is_empty() && self.layouts.domain(**drive).is_some_and(|domain| !taken.contains(&domain))
         });
-        // All drives are to work: one to which columns are being moved already has its turn after the others.
-        let has_few = |drive: DriveIndex| {
-            let moves = self.being_filled.iter().filter(|column| column.drive == drive).count();
-            moves < MOVES_TO_A_DRIVE
-        };
+        let average = busy.values().sum::<usize>() / self.free_slabs.len().max(1);
+        let has_little = |drive: &DriveIndex| busy.get(drive).is_none_or(|moves| *moves <= average);
         let (drive, free) =
-            free.max_by_key(|(drive, free)| (has_few(**drive), free.len(), std::cmp::Reverse(**drive)))?;
+            free.max_by_key(|(drive, free)| (has_little(drive), free.len(), std::cmp::Reverse(**drive)))?;
         free.first().map(|slab| Column { drive: *drive, slab: *slab })
     }
 
@@ -162,9 +162,9 @@ impl Inner {
         self.being_filled.remove(&to)
     }
 
-    /// How many columns are being moved from segments that lie on each drive, and to it.
-    fn busy_with_moves(&self, under_way: &BTreeSet<SegmentId>) -> BTreeMap<DriveIndex, usize> {
-        let mut busy = BTreeMap::new();
+    /// What each drive has to do.
+    fn busy_with_moves(&self, under_way: &BTreeSet<SegmentId>) -> Busy {
+        let mut busy = Busy::new();
         let from = under_way.iter().filter_map(|id| self.segments.get(id.0 as usize));
         let columns = from.flat_map(|segment| segment.stripes.columns.iter()).chain(&self.being_filled);
         for column in columns {
@@ -272,7 +272,7 @@ impl SegmentTable {
             let can_be_made = gone.len() <= usize::from(segment.stripes.geometry.parity);
             if can_be_made && best.is_none_or(|(most, ..)| (left, moves) < most) {
                 let mut found =
-                    places.iter().filter_map(|place| Some((place, inner.slab_for(segment, place)?)));
+                    places.iter().filter_map(|place| Some((place, inner.slab_for(segment, place, &busy)?)));
                 best = found.next().map(|(place, to)| ((left, moves), id as u32, place, to)).or(best);
             }
             looked_at += usize::from(can_be_made && left == 0);
@@ -396,7 +396,7 @@ impl SegmentTable {
             let segment = &inner.segments[*id];
             let gone = inner.gone(segment);
             let mut places = inner.to_be_made(segment).with(inner.leaving(segment)).iter();
-            let has_no_slab = |place| inner.slab_for(segment, place).is_none();
+            let has_no_slab = |place| inner.slab_for(segment, place, &Busy::default()).is_none();
             segment.live_sectors > 0
                 && segment.may_be_cleaned()
                 && !but.contains(&(*id as u32))
