@@ -18,6 +18,7 @@ use crate::{
     buffer::{BlockKey, Content, Fragment, Piece, held::Held, received::Received},
     bugs::{Bug, planted},
     commit::committer::Committer,
+    error::PoolError,
     fork::layer::Layer,
     format::{RecordHeader, RecordKind},
     host::{
@@ -55,6 +56,8 @@ impl Committer {
         if now < self.retries.carries_from || !goes_on && !is_half_full && !journal.lacks_columns() {
             return;
         }
+        // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
+        self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
         let set_from = journal.set_from();
         let waiting = self.retries.awaiting_drives(set_from);
         let is_due = |is_new: bool| goes_on || is_new;
@@ -62,28 +65,32 @@ impl Committer {
         if !waiting.iter().any(|(_, is_new)| is_due(*is_new)) || journal.are_lanes_to_leave() {
             return;
         }
-        // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
-        self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
         let find = |(key, is_new): (BlockKey, bool)| Some((slice.waiting(key)?, is_new));
         let all: Vec<_> = waiting.into_iter().filter_map(find).collect();
         // What cannot be carried keeps the tail where it is, and the rest would only fill up the journal.
         let is_of_use = all.iter().all(|(waiting, _)| waiting.can_be_carried());
+        let bytes_of_all: u64 = all.iter().map(|(waiting, _)| waiting.record_bytes()).sum();
         let due = all.into_iter().filter(|(_, is_new)| is_due(*is_new));
         let found: Vec<_> = due.map(|(waiting, _)| waiting).collect();
-        let of_all = || found.iter().flat_map(|waiting| &waiting.fragments);
-        let (bytes, more_ram) = (of_all().map(record_bytes).sum(), of_all().map(more_ram_bytes).sum());
-        if !is_of_use || MOST_PART * bytes > journal.bytes() || slice.buffer_fill(more_ram) > SLOW_FROM {
+        let bytes = found.iter().map(Waiting::record_bytes).sum();
+        let more_ram = found.iter().flat_map(|waiting| &waiting.fragments).map(more_ram_bytes).sum();
+        if !is_of_use || MOST_PART * bytes_of_all > journal.bytes() || slice.buffer_fill(more_ram) > SLOW_FROM
+        {
             return;
         }
         // NOTE: it never waits for room: the room comes from what this task does.
         let Some(_room) = journal.keep_last_room(bytes, STOP_AT) else { return };
         for Waiting { layer, key, fragments } in found {
             let before = fragments.iter().map(|fragment| fragment.sequence).max().unwrap_or_default();
-            let mut newest = before;
+            let (mut newest, mut is_all) = (before, true);
             for fragment in &fragments {
-                newest = newest.max(slice.carry(&layer, key, fragment).await.unwrap_or_default());
+                match slice.carry(&layer, key, fragment).await {
+                    Ok(sequence) => newest = newest.max(sequence.unwrap_or_default()),
+                    // It cannot be read now.
+                    Err(_) => is_all = false,
+                }
             }
-            self.retries.carried(key, set_from, before, newest);
+            self.retries.carried(key, is_all.then_some(set_from), before, newest);
             // Hosts write meanwhile, and rows.
             slice.world().yield_now().await;
         }
@@ -102,6 +109,10 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn record_bytes(&self) -> u64 {
+        self.fragments.iter().map(record_bytes).sum()
+    }
+
     fn can_be_carried(&self) -> bool {
         let is_content = |fragment: &Fragment| {
             matches!(fragment.content, Content::Zero | Content::Ram(_) | Content::Journal(_))
@@ -128,11 +139,17 @@ impl Slice {
         Some(Waiting { layer, key, fragments })
     }
 
-    /// Appends what a fragment holds under a sequence of its own, which is returned. `None`: it stays as it is.
-    async fn carry(&self, layer: &Layer, key: BlockKey, fragment: &Fragment) -> Option<Sequence> {
-        let data = self.verified_data(layer, key, fragment).await.ok()?.map(|verified| verified.data);
+    /// Appends what a fragment holds under a sequence of its own, which is returned. `None`: it changed meanwhile, and needs not
+    /// be carried.
+    async fn carry(
+        &self,
+        layer: &Layer,
+        key: BlockKey,
+        fragment: &Fragment,
+    ) -> Result<Option<Sequence>, PoolError> {
+        let data = self.verified_data(layer, key, fragment).await?.map(|verified| verified.data);
         self.dawdle().await;
-        self.try_carry(layer, key, fragment, data).ok()
+        Ok(self.try_carry(layer, key, fragment, data).ok())
     }
 
     fn try_carry(

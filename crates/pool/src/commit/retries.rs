@@ -73,11 +73,17 @@ impl Retries {
         waiting.map(|(key, unread)| (*key, unread.carried_since != Some(set_from))).collect()
     }
 
-    /// Notes that a block was carried forward: what it holds has other sequences than before, and was tried. `before` and
-    /// `newest` are the newest of them.
-    pub(super) fn carried(&mut self, key: BlockKey, set_from: u64, before: Sequence, newest: Sequence) {
+    /// Notes that a block was carried forward, all of it if `set_from` is there: what it holds has other sequences than before,
+    /// and was tried. `before` and `newest` are the newest of them.
+    pub(super) fn carried(
+        &mut self,
+        key: BlockKey,
+        set_from: Option<u64>,
+        before: Sequence,
+        newest: Sequence,
+    ) {
         let Some(unread) = self.unread.get_mut(&key) else { return };
-        unread.carried_since = Some(set_from);
+        unread.carried_since = set_from.or(unread.carried_since);
         if unread.newest == before {
             unread.newest = newest;
         }

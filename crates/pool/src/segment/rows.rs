@@ -32,11 +32,14 @@ pub(crate) struct RowWriter {
     stream: Stream,
     /// What its segments are tagged with.
     layout: Option<Layout>,
+    /// In the order in which they were given rows last.
     open: Vec<(SegmentId, Segment)>,
     /// Which of these the last row is in.
     turn: usize,
     /// How many may be open.
     spread: usize,
+    /// Beside the open ones no other has drives of its own.
+    fits_no_more: bool,
     given: Given,
     rows: Vec<Row>,
     /// The last row takes no more.
@@ -75,6 +78,7 @@ impl RowWriter {
             open: Vec::new(),
             turn: 0,
             spread: 1,
+            fits_no_more: false,
             given: Given::default(),
             rows: Vec::new(),
             row_ended: true,
@@ -142,7 +146,7 @@ impl RowWriter {
         self.end_row(segments);
         let (left, kept) = self.open.drain(..).partition(|(id, _)| segments.table.is_unfit(*id));
         self.open = kept;
-        self.turn = 0;
+        (self.turn, self.fits_no_more) = (0, false);
         left.into_iter().for_each(|(id, _): (SegmentId, Segment)| segments.seal(id, generation));
     }
 
@@ -153,21 +157,25 @@ impl RowWriter {
         len_bytes: u64,
         generation: CheckpointGeneration,
     ) -> Option<()> {
-        if self.open.len() < self.spread {
-            let drives = drives_of(self.open.iter());
-            let next = segments.table.take(self.stream, self.layout, &drives);
-            if next.is_none() && self.open.is_empty() {
-                return None;
-            }
-            // NOTE: from the new one on the turn goes on with the first.
-            self.turn = if next.is_some() { self.open.len() } else { self.turn + 1 };
-            self.open.extend(next);
+        let has_all = self.open.len() >= self.spread || self.fits_no_more;
+        let next = if has_all && !self.open.is_empty() {
+            let busy = |at: &usize| self.given.rows_before(&self.open[*at].1.stripes.columns);
+            let next = (0..self.open.len()).min_by_key(busy)?;
+            self.open.remove(next)
         } else {
-            let in_turn = (1..=self.open.len()).map(|steps| (self.turn + steps) % self.open.len());
-            self.turn = in_turn
-                .min_by_key(|at| self.given.rows_before(&self.open[*at].1.stripes.columns))
-                .unwrap_or(0);
-        }
+            let drives = drives_of(self.open.iter());
+            match segments.table.take(self.stream, self.layout, &drives) {
+                Some(next) => next,
+                None if self.open.is_empty() => return None,
+                None => {
+                    self.fits_no_more = true;
+                    return self.turn_to_segment(segments, len_bytes, generation);
+                }
+            }
+        };
+        // NOTE: the last one had the last row, and so on. Of drives that are alike the first is the next in turn.
+        self.turn = self.open.len();
+        self.open.push(next);
         // The first open segment from here on with room. Full ones on the way are sealed.
         for _ in 0..=self.open.len() {
             self.turn %= self.open.len();
@@ -177,6 +185,7 @@ impl RowWriter {
                 return Some(());
             }
             let full = *id;
+            self.fits_no_more = false;
             if self.open.len() > self.spread {
                 self.open.remove(self.turn);
                 segments.seal(full, generation);
@@ -237,6 +246,7 @@ impl RowWriter {
 
     /// Seals what is open.
     pub(crate) fn seal(&mut self, segments: &Segments, generation: CheckpointGeneration) {
+        self.fits_no_more = false;
         for (id, _) in std::mem::take(&mut self.open) {
             segments.seal(id, generation);
         }
