@@ -150,6 +150,23 @@ impl RowWriter {
         left.into_iter().for_each(|(id, _): (SegmentId, Segment)| segments.seal(id, generation));
     }
 
+    /// Takes the segment that is to have the next row off the list: a new one while there is one on drives of its own. `None`: no
+    /// slab is free.
+    fn next_open(&mut self, segments: &Segments) -> Option<(SegmentId, Segment)> {
+        let is_short = self.open.len() < self.spread && !self.fits_no_more;
+        if is_short || self.open.is_empty() {
+            let drives = drives_of(self.open.iter());
+            let next = segments.table.take(self.stream, self.layout, &drives);
+            if next.is_some() {
+                return next;
+            }
+            self.fits_no_more = true;
+        }
+        let busy = |at: &usize| self.given.rows_before(&self.open[*at].1.stripes.columns);
+        let next = (0..self.open.len()).min_by_key(busy)?;
+        Some(self.open.remove(next))
+    }
+
     /// Turns to an open segment with room for `len_bytes` of content in a row of its own. `None`: no slab is free.
     fn turn_to_segment(
         &mut self,
@@ -157,22 +174,7 @@ impl RowWriter {
         len_bytes: u64,
         generation: CheckpointGeneration,
     ) -> Option<()> {
-        let has_all = self.open.len() >= self.spread || self.fits_no_more;
-        let next = if has_all && !self.open.is_empty() {
-            let busy = |at: &usize| self.given.rows_before(&self.open[*at].1.stripes.columns);
-            let next = (0..self.open.len()).min_by_key(busy)?;
-            self.open.remove(next)
-        } else {
-            let drives = drives_of(self.open.iter());
-            match segments.table.take(self.stream, self.layout, &drives) {
-                Some(next) => next,
-                None if self.open.is_empty() => return None,
-                None => {
-                    self.fits_no_more = true;
-                    return self.turn_to_segment(segments, len_bytes, generation);
-                }
-            }
-        };
+        let next = self.next_open(segments)?;
         // NOTE: the last one had the last row, and so on. Of drives that are alike the first is the next in turn.
         self.turn = self.open.len();
         self.open.push(next);
