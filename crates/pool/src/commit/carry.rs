@@ -56,8 +56,6 @@ impl Committer {
         if now < self.retries.carries_from || !goes_on && !is_half_full && !journal.lacks_columns() {
             return;
         }
-        // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
-        self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
         let set_from = journal.set_from();
         let waiting = self.retries.awaiting_drives(set_from);
         let is_due = |is_new: bool| goes_on || is_new;
@@ -65,6 +63,8 @@ impl Committer {
         if !waiting.iter().any(|(_, is_new)| is_due(*is_new)) || journal.are_lanes_to_leave() {
             return;
         }
+        // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
+        self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
         let find = |(key, is_new): (BlockKey, bool)| Some((slice.waiting(key)?, is_new));
         let all: Vec<_> = waiting.into_iter().filter_map(find).collect();
         // What cannot be carried keeps the tail where it is, and the rest would only fill up the journal.
