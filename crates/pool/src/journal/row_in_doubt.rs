@@ -5,7 +5,10 @@
 //! taken is written to the columns that lack it, and parity is made anew. Rows that counted before the pool went down are
 //! on all columns; only those in doubt are looked at.
 
-use crate::{error::PoolError, store::Store};
+use crate::{
+    error::PoolError,
+    store::{Store, columns::in_columns},
+};
 use quoin_base::{ByteRange, crc32c};
 use quoin_stripe::{ColumnSet, Read, StripeSet};
 use quoin_world::Buf;
@@ -19,73 +22,107 @@ pub(crate) struct RowInDoubt {
     pub crcs: Vec<u32>,
 }
 
+/// How often what columns lack is written to them before they count as lacking it still.
+const TRIES: u32 = 3;
+
+/// A range of a row in doubt, as it was read.
+struct Found<'a> {
+    stripes: &'a StripeSet,
+    range: ByteRange,
+    /// The columns without which it was read.
+    left_out: ColumnSet,
+    /// What was written to the columns of data that lacked it is there.
+    is_mended: bool,
+}
+
 impl RowInDoubt {
     /// Writes rows to all their columns. Durable on return.
     pub(crate) async fn mend_all(rows: &[Self], store: &Store) -> Result<(), PoolError> {
         // NOTE: first the data of all, then parity. Another row of the same stripes may be there only as long as its parity is.
-        let mut read = Vec::new();
+        let mut found = Vec::new();
         for row in rows {
-            row.mend_data(store, &mut read).await?;
+            row.mend_data(store, &mut found).await?;
         }
         // What was read from a parity tells that this one is right, before the rest is made to agree.
-        for (stripes, range, left_out) in read {
-            store.make_others_anew(stripes, range, left_out).await?;
+        for Found { stripes, range, left_out, .. } in &found {
+            store.make_others_anew(stripes, *range, *left_out).await?;
         }
         for row in rows {
-            store.make_parity_anew(&row.stripes, row.range).await?;
+            // NOTE: a drive may lose writes silently. What did not get there is in parity alone.
+            let lacking =
+                |found: &&Found<'_>| !found.is_mended && found.stripes.columns == row.stripes.columns;
+            let kept: Vec<_> = found
+                .iter()
+                .filter(lacking)
+                .map(|found| in_columns(found.stripes.geometry, found.range))
+                .collect();
+            store.make_parity_anew(&row.stripes, row.range, &kept).await?;
         }
         Ok(())
     }
 
-    /// Writes it to the columns of data, or the copies, that lack it. Adds the ranges in which it was read, and the columns
-    /// without which that was.
-    async fn mend_data<'a>(
-        &'a self,
-        store: &Store,
-        read: &mut Vec<(&'a StripeSet, ByteRange, ColumnSet)>,
-    ) -> Result<(), PoolError> {
+    /// Writes it to the columns of data, or the copies, that lack it. Adds how it was read.
+    async fn mend_data<'a>(&'a self, store: &Store, found: &mut Vec<Found<'a>>) -> Result<(), PoolError> {
         // As a rule a column that lacks one block lacks all.
-        if let Some(left_out) = Self::mend(store, &self.stripes, self.range, &self.crcs).await? {
-            read.push((&self.stripes, self.range, left_out));
+        if let Some(all) = Self::mend(store, &self.stripes, self.range, &self.crcs).await? {
+            found.push(all);
             return Ok(());
         }
         // Each block may be on other columns than the next.
         let block_bytes = self.range.len / self.crcs.len().max(1) as u64;
         for (block, crc) in self.range.split(block_bytes).zip(&self.crcs) {
-            let Some(left_out) = Self::mend(store, &self.stripes, block, std::slice::from_ref(crc)).await?
-            else {
+            let Some(one) = Self::mend(store, &self.stripes, block, std::slice::from_ref(crc)).await? else {
                 let what = format!("what was placed at {block:?} of a segment");
                 return Err(PoolError::corrupt(
                     what,
                     "it was read when the journal was, and does not verify any more",
                 ));
             };
-            read.push((&self.stripes, block, left_out));
+            found.push(one);
         }
         Ok(())
     }
 
-    /// Writes blocks with these checksums to the columns of data that lack them, if there is a way to read all of them. Returns
-    /// the columns without which they were read.
-    async fn mend(
+    /// Writes blocks with these checksums to the columns of data that lack them, if there is a way to read all of them.
+    async fn mend<'a>(
         store: &Store,
-        stripes: &StripeSet,
+        stripes: &'a StripeSet,
         range: ByteRange,
         crcs: &[u32],
-    ) -> Result<Option<ColumnSet>, PoolError> {
+    ) -> Result<Option<Found<'a>>, PoolError> {
         let block_bytes = range.len as usize / crcs.len().max(1);
         let verifies =
             |bytes: &Buf| bytes.chunks(block_bytes).map(|block| crc32c(block).0).eq(crcs.iter().copied());
         // What lies there, with the columns left out that do not have it.
         for left_out in store.ways_to_read(stripes, range) {
-            match store.read_segment_without(stripes, range, left_out).await {
-                Ok(Read { content: bytes, unread }) if verifies(&bytes) => {
-                    let left_out = left_out.with(unread);
-                    store.rewrite_columns(stripes, range, left_out, &bytes.into_slice()).await?;
-                    return Ok(Some(left_out));
+            let (content, left_out) = match store.read_segment_without(stripes, range, left_out).await {
+                Ok(Read { content, unread }) if verifies(&content) => {
+                    (content.into_slice(), left_out.with(unread))
                 }
-                Ok(_) | Err(_) => {}
+                Ok(_) | Err(_) => continue,
+            };
+            // Of a mirror, a copy that lacks it harms no other.
+            let written = match stripes.geometry.data {
+                1 => ColumnSet::default(),
+                _ => left_out.both(stripes.geometry.data_columns()).without(store.lost_columns(stripes)),
+            };
+            let mut is_mended = false;
+            for _ in 0..TRIES {
+                store.rewrite_columns(stripes, range, left_out, &content).await?;
+                is_mended = written.is_empty() || {
+                    let again = store.read_segment_without(stripes, range, left_out.without(written)).await;
+                    again.is_ok_and(|again| again.unread.both(written).is_empty() && verifies(&again.content))
+                };
+                if is_mended {
+                    break;
+                }
             }
+            if !is_mended {
+                let drives: Vec<_> =
+                    written.iter().map(|place| store.drive_name(stripes.columns[place].drive)).collect();
+                tracing::warn!(?drives, ?range, "what was written is not on its drives; only parity has it");
+            }
+            return Ok(Some(Found { stripes, range, left_out, is_mended }));
         }
         Ok(None)
     }
@@ -99,7 +136,7 @@ mod tests {
     use quoin_drive::{Roles, open_set};
     use quoin_stripe::{Column, Geometry};
     use quoin_world::Disk;
-    use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
+    use quoin_world_sim::{FaultPlan, SimDisk, SimOptions, SimWorld};
     use std::sync::Arc;
 
     const GEOMETRY: Geometry = Geometry { data: 3, parity: 2, strip_bytes: 8192, row_bytes: 24 << 10 };
@@ -140,17 +177,23 @@ mod tests {
         StripeSet { geometry: GEOMETRY, columns: columns.into(), missing: ColumnSet(0) }
     }
 
-    /// Recovery takes what records of so many bytes each lead to. Then it is there, whichever columns it is read from.
-    async fn is_mended(store: &Store, stripes: &StripeSet, of_record: usize, what: &str) {
-        let expected = row(2);
-        let range = ByteRange::new(0, expected.len() as u64);
+    /// Recovery takes what records of so many bytes each lead to.
+    async fn take(store: &Store, stripes: &StripeSet, of_record: usize) {
+        let content = row(2);
         let in_doubt = |(at, bytes): (usize, &[u8])| RowInDoubt {
             stripes: stripes.clone(),
             range: ByteRange::new((at * of_record) as u64, bytes.len() as u64),
             crcs: bytes.chunks(BLOCK).map(|block| crc32c(block).0).collect(),
         };
-        let rows: Vec<_> = expected.chunks(of_record).enumerate().map(in_doubt).collect();
+        let rows: Vec<_> = content.chunks(of_record).enumerate().map(in_doubt).collect();
         RowInDoubt::mend_all(&rows, store).await.unwrap();
+    }
+
+    /// The same. Then it is there, whichever columns it is read from.
+    async fn is_mended(store: &Store, stripes: &StripeSet, of_record: usize, what: &str) {
+        let expected = row(2);
+        let range = ByteRange::new(0, expected.len() as u64);
+        take(store, stripes, of_record).await;
         for left_out in store.ways_to_read(stripes, range) {
             let read = store.read_segment_without(stripes, range, left_out).await.unwrap();
             assert!(read.content[..] == expected[..], "{what}, without {left_out:?}");
@@ -193,6 +236,36 @@ mod tests {
                 let at = store.byte_of_drive(stripes.columns[place], 0);
                 disk.spoil(ByteRange::new(at, 512));
                 is_mended(&store, &stripes, 3 * BLOCK, &format!("{place} could not be read")).await;
+            }
+        });
+    }
+
+    #[test]
+    fn what_a_drive_loses_again_is_left_in_parity() {
+        run(|disks, store| async move {
+            let cases = (0..3).flat_map(|stale| [None, Some(3), Some(4)].map(|parity| (stale, parity)));
+            let cases = cases.flat_map(|(stale, parity)| [1, 3].map(|blocks| (stale, parity, blocks)));
+            for (slab, (stale, parity, blocks)) in (20..).zip(cases) {
+                let stripes = whole(slab);
+                store.write_row(&stripes, 0, vec![row(1).into_slice()], true).await.unwrap();
+                let lacking = [Some(stale), parity].into_iter().flatten();
+                let mut before = Vec::new();
+                for place in lacking.clone() {
+                    before.push((place, store.read_slab(stripes.columns[place], 0, BLOCK).await.unwrap()));
+                }
+                store.write_row(&stripes, 0, vec![row(2).into_slice()], true).await.unwrap();
+                for (place, content) in before {
+                    let column = stripes.columns[place];
+                    store.write_slab(column, 0, vec![content.into_slice()], true).await.unwrap();
+                }
+                disks[stale].set_faults(FaultPlan { lost_write: 1.0, ..FaultPlan::default() });
+                take(&store, &stripes, blocks * BLOCK).await;
+                disks[stale].set_faults(FaultPlan::default());
+                let left_out = lacking.fold(ColumnSet::default(), |set, at| set.with(ColumnSet::one(at)));
+                let range = ByteRange::new(0, 3 * BLOCK as u64);
+                let read = store.read_segment_without(&stripes, range, left_out).await.unwrap();
+                let what = format!("{stale} lost writes, {parity:?} was old, records of {blocks} blocks");
+                assert!(read.content[..] == row(2)[..], "{what}");
             }
         });
     }

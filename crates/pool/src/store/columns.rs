@@ -5,8 +5,14 @@ use crate::error::PoolError;
 use futures_util::future::join_all;
 use quoin_base::{ByteRange, DriveIndex};
 use quoin_drive::Member;
-use quoin_stripe::{ColumnSet, Read, StripeError, StripeSet, alternatives};
+use quoin_stripe::{ColumnSet, Geometry, Read, StripeError, StripeSet, alternatives};
 use quoin_world::{Buf, Slice as Bytes};
+
+/// What each column holds of the stripes that a range of a segment's data touches.
+pub(crate) fn in_columns(geometry: Geometry, range: ByteRange) -> ByteRange {
+    let (stripe, strip) = (geometry.stripe_bytes(), u64::from(geometry.strip_bytes));
+    ByteRange::from(range.offset / stripe * strip..range.end().div_ceil(stripe) * strip)
+}
 
 impl Store {
     /// What a column of a segment should hold in a range of it: read from it, if it is there, or made from the others.
@@ -86,20 +92,26 @@ impl Store {
         Ok(())
     }
 
-    /// Makes parity anew where it does not agree with the data, in the stripes that a range touches. Durable on return.
-    pub(crate) async fn make_parity_anew(&self, set: &StripeSet, range: ByteRange) -> Result<(), PoolError> {
-        let geometry = set.geometry;
-        if geometry.data == 1 {
+    /// Makes parity anew where it does not agree with the data, in the stripes that a range touches, but not in `kept`, ranges
+    /// of each column. Durable on return.
+    pub(crate) async fn make_parity_anew(
+        &self,
+        set: &StripeSet,
+        range: ByteRange,
+        kept: &[ByteRange],
+    ) -> Result<(), PoolError> {
+        if set.geometry.data == 1 {
             return Ok(());
         }
-        let (stripe, strip) = (geometry.stripe_bytes(), u64::from(geometry.strip_bytes));
-        let all = ByteRange::from(range.offset / stripe * strip..range.end().div_ceil(stripe) * strip);
+        let all = in_columns(set.geometry, range);
         // As a rule all of it agrees.
         if matches!(self.columns.verify(set, all).await, Ok(true)) {
             return Ok(());
         }
-        for of_column in all.split(strip) {
-            self.make_anew(set, of_column, ColumnSet::default()).await?;
+        for of_column in all.split(set.geometry.strip_bytes.into()) {
+            if !kept.iter().any(|kept| kept.overlaps(&of_column)) {
+                self.make_anew(set, of_column, ColumnSet::default()).await?;
+            }
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ mod absence;
 mod absent;
 mod add;
 mod claims;
-mod columns;
+pub(crate) mod columns;
 mod domains;
 mod grants;
 mod growing;
