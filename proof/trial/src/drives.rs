@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     /// Drives that fail
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seconds of load before each failure, and after each rebuild
+    /// Seconds of load before each failure, after as many that do not count, and after each rebuild
     #[arg(long, default_value_t = 10)]
     seconds: u64,
     /// Clients
@@ -210,8 +210,8 @@ impl Trial {
     fn round(&mut self, number: u32) -> Result<()> {
         let running = self.load.start(&self.runtime, &self.postgres.config());
         let load_time = Duration::from_secs(self.plan.seconds);
-        // The first moments are not counted: the clients' caches are cold.
-        self.sample_for(&running, load_time.div_f64(4.0))?;
+        // The first moments are not counted: the clients' caches are cold, and the rate of commits falls while pages get dirty.
+        self.sample_for(&running, load_time)?;
         let before = self.sample_for(&running, load_time)?;
 
         let (drive, fault) = (self.rng.random_range(0..self.drives.len()), FAULTS[number as usize % 3]);

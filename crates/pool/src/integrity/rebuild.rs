@@ -228,6 +228,7 @@ impl Slice {
         let store = &self.store;
         let geometry = next.stripes.geometry;
         let end = next.written_bytes / u64::from(geometry.data);
+        self.turn_to_move().await;
         let live = self.live_in_column(next).await;
         let mut range = self.part_from(&live, ByteRange::new(0, end));
         let mut made = self.read_made(next, range, &live).await;
@@ -235,6 +236,7 @@ impl Slice {
             store.health().check()?;
             let Some(part) = made else { return Ok(false) };
             store.rate().admit(range.len, self.world()).await;
+            self.turn_to_move().await;
             // The next part is read while this one is written.
             let following = self.part_from(&live, ByteRange::from(range.end()..end));
             // NOTE: both end, whatever becomes of the other.
@@ -254,6 +256,12 @@ impl Slice {
                 Ok(false)
             }
         }
+    }
+
+    /// Waits while hosts have their turn.
+    async fn turn_to_move(&self) {
+        let (store, world) = (&self.store, self.world());
+        store.pace().turn_to_move(world, |now| store.rate().is_behind(now)).await;
     }
 
     /// The part of a column that is made next, of what is left of it. It does not end in the midst of a block, which could not

@@ -59,6 +59,7 @@ impl Store {
 impl Store {
     /// Tells the time to it.
     pub(crate) fn set_world(&self, world: Arc<dyn World>) {
+        self.pace.set_world(world.clone());
         let _ = self.absence.world.set(world);
     }
 

@@ -28,6 +28,7 @@ mod repairing;
 pub(crate) mod repairs;
 pub(crate) mod roots;
 pub(crate) mod shortage;
+mod turns;
 mod unreadable;
 mod voters;
 

@@ -12,13 +12,18 @@
 //!    allowed. So a piece waits only for one that the drive works on, or for a rest that ends.
 //! 2. A piece counts until it is dropped, and a durable write until it returns.
 //! 3. Writes for hosts never wait here.
+//! 4. How much of the time columns are moved beside hosts is in [`turns`](super::turns).
 
+use super::turns::{Operation, Turns};
 use quoin_base::DriveIndex;
 use quoin_world::{
     Event, Mutex, Nanos, RwLock, World,
     atomic::{AtomicU64, Ordering},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 /// Bytes of a row that go to its drive in one write.
 pub(crate) const PIECE_BYTES: u64 = 256 << 10;
@@ -97,6 +102,10 @@ pub(crate) struct Pace {
     host_operations: AtomicU64,
     /// How many there were when somebody looked last and found more, and when that was.
     last_look: Mutex<(Nanos, u64)>,
+    /// How much of the time columns are moved beside hosts.
+    turns: Turns,
+    /// What tells how long operations of hosts take.
+    world: OnceLock<Arc<dyn World>>,
 }
 
 #[derive(Default)]
@@ -119,10 +128,24 @@ struct DrivePace {
 }
 
 /// A write that hosts wait for, in flight.
-pub(super) struct Durable(Arc<DrivePace>);
+pub(super) struct Durable<'a> {
+    drive: Arc<DrivePace>,
+    _timed: Option<Timed<'a>>,
+}
 
 /// Reads that hosts wait for, in flight.
-pub(crate) struct HostRead(Vec<Arc<DrivePace>>);
+pub(crate) struct HostRead<'a> {
+    drives: Vec<Arc<DrivePace>>,
+    _timed: Option<Timed<'a>>,
+}
+
+/// An operation that a host waits for while columns are moved.
+struct Timed<'a> {
+    operation: Operation,
+    began: Nanos,
+    turns: &'a Turns,
+    world: &'a dyn World,
+}
 
 /// Something is being moved.
 pub(crate) struct Moving<'a>(&'a Pace);
@@ -148,19 +171,30 @@ impl Pace {
         drives[at].clone()
     }
 
+    /// Tells the time to it.
+    pub(super) fn set_world(&self, world: Arc<dyn World>) {
+        let _ = self.world.set(world);
+    }
+
     /// Counts a write that hosts wait for.
-    pub(super) fn durable(&self, index: DriveIndex) -> Durable {
+    pub(super) fn durable(&self, index: DriveIndex) -> Durable<'_> {
         let drive = self.drive(index);
         drive.durable.fetch_add(1, Ordering::Relaxed);
         drive.durable_ever.fetch_add(1, Ordering::Relaxed);
-        if self.is_moving() {
+        let moving = self.is_moving();
+        if moving {
             self.host_operations.fetch_add(1, Ordering::Relaxed);
         }
-        Durable(drive)
+        Durable { drive, _timed: moving.then(|| self.timed(Operation::Write)).flatten() }
+    }
+
+    fn timed(&self, operation: Operation) -> Option<Timed<'_>> {
+        let world = &**self.world.get()?;
+        Some(Timed { operation, began: world.now(), turns: &self.turns, world })
     }
 
     /// Counts a read that a host waits for, of any of these drives, if anything is being moved.
-    pub(crate) fn host_read(&self, drives: impl Iterator<Item = DriveIndex>) -> Option<HostRead> {
+    pub(crate) fn host_read(&self, drives: impl Iterator<Item = DriveIndex>) -> Option<HostRead<'_>> {
         self.is_moving().then(|| {
             self.host_operations.fetch_add(1, Ordering::Relaxed);
             let drives: Vec<_> = drives.map(|index| self.drive(index)).collect();
@@ -168,14 +202,31 @@ impl Pace {
                 drive.reads.fetch_add(1, Ordering::Relaxed);
                 drive.reads_ever.fetch_add(1, Ordering::Relaxed);
             }
-            HostRead(drives)
+            HostRead { drives, _timed: self.timed(Operation::Read) }
         })
     }
 
     /// Columns are moved until this is dropped.
     pub(crate) fn moving(&self) -> Moving<'_> {
-        self.moves.fetch_add(1, Ordering::Relaxed);
+        if self.moves.fetch_add(1, Ordering::Relaxed) == 0
+            && let Some(world) = self.world.get()
+        {
+            self.turns.begin(world.now());
+        }
         Moving(self)
+    }
+
+    /// Waits until columns may be moved beside hosts; `is_behind`: less was moved than is to be at least.
+    pub(crate) async fn turn_to_move(&self, world: &dyn World, is_behind: impl Fn(Nanos) -> bool) {
+        loop {
+            let now = world.now();
+            let are_used = self.do_hosts_use_drives(now);
+            let wait = if are_used { self.turns.wait(now, is_behind(now)) } else { Duration::ZERO };
+            if wait.is_zero() {
+                return;
+            }
+            world.sleep(wait).await;
+        }
     }
 
     fn is_moving(&self) -> bool {
@@ -252,15 +303,21 @@ impl Drop for Piece {
     }
 }
 
-impl Drop for Durable {
+impl Drop for Timed<'_> {
     fn drop(&mut self) {
-        self.0.durable.fetch_sub(1, Ordering::Relaxed);
+        self.turns.note(self.operation, self.began, self.world.now());
     }
 }
 
-impl Drop for HostRead {
+impl Drop for Durable<'_> {
     fn drop(&mut self) {
-        for drive in &self.0 {
+        self.drive.durable.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for HostRead<'_> {
+    fn drop(&mut self) {
+        for drive in &self.drives {
             drive.reads.fetch_sub(1, Ordering::Relaxed);
         }
     }
