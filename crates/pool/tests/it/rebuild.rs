@@ -1,6 +1,7 @@
 //! What a failed drive held is made again on the others, so that the next one may fail.
 
 use crate::rig::{Rig, create, options, pattern, read};
+use futures_util::future::join;
 use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
 use quoin_drive::{MemberState, open_set};
 use quoin_pool::{Pool, PoolError, PoolOptions, RebuildRate};
@@ -237,4 +238,49 @@ fn what_a_drive_held_is_read_from_all_others_and_goes_to_all_others() {
         let is_fair = |share: &(u64, u64)| share.0 * 7 < read * 3 && share.1 * 7 < written * 3;
         assert!(shares.iter().all(is_fair), "{text}, placed from {place_from}: {shares:?}");
     }
+}
+
+/// The longest time in which nothing was made again before all was.
+fn longest_pause(beside_hosts: bool) -> Duration {
+    let rig = Rig::of_drives(64, layout("mirror"), 5, 64 * MIB);
+    let pool = rig.open();
+    rig.run(move |world| async move {
+        let volume = create(&pool).await;
+        for at in 0..8 * WRITES {
+            pool.write(volume, at * WRITE, vec![pattern(at, WRITE as usize)]).await.unwrap();
+        }
+        pool.drain().await.unwrap();
+        pool.set_rebuild_rate(RebuildRate { floor_bytes_s: 0, cap_bytes_s: 8 * MIB });
+        assert!(pool.fail_drive(DriveIndex(0)).await.unwrap());
+        let is_done = || pool.protection().degraded_segments == 0;
+        let host = async {
+            while beside_hosts && !is_done() {
+                pool.write(volume, 0, vec![pattern(7, 8192)]).await.unwrap();
+                world.sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let look = async {
+            let (mut seen, mut since, mut longest) = (0, None, Duration::ZERO);
+            while !is_done() {
+                let (made, now) = (pool.stats().rebuilt_bytes, world.now());
+                if made != seen {
+                    let pause = since.replace(now).map_or(Duration::ZERO, |since| now.since(since));
+                    longest = longest.max(pause);
+                    seen = made;
+                }
+                world.sleep(Duration::from_millis(5)).await;
+            }
+            longest
+        };
+        let ((), longest) = join(host, look).await;
+        pool.close().await.unwrap();
+        longest
+    })
+}
+
+#[test]
+fn hosts_have_their_turn_beside_a_rebuild() {
+    let (alone, beside) = (longest_pause(false), longest_pause(true));
+    assert!(alone < Duration::from_millis(70), "{alone:?}");
+    assert!(beside >= Duration::from_millis(80), "{beside:?}");
 }
