@@ -215,7 +215,7 @@ pub struct DriveAdd {
     /// The name of its fault domain; null or left out: the disk that it is, or is on.
     #[serde(default)]
     pub domain: Option<String>,
-    /// What it is for; null or left out: data, and the journal too if that lies on fewer drives than it should.
+    /// What it is for; null or left out: data, and the journal too if that lies on fewer drives than it should, or lost one.
     #[serde(default)]
     pub role: Option<DriveRole>,
     /// Overwrite what the drive holds.

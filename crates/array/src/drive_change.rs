@@ -87,7 +87,7 @@ impl Array {
             Some(api::DriveRole::Journal) => Roles { journal: true, data: false },
             Some(api::DriveRole::Data) => Roles { journal: false, data: true },
             Some(api::DriveRole::Both) => Roles { journal: true, data: true },
-            None => Roles { journal: pool.journal_lacks_columns(), data: true },
+            None => Roles { journal: pool.journal_lacks_columns() || has_lost_of_journal(&pool), data: true },
         };
         let slot = self.drives().add_slot(&path);
         let added = self.add_opened(&pool, slot, &path, (domain, roles, force)).await;
@@ -155,4 +155,9 @@ impl Array {
             }
         }
     }
+}
+
+/// Whether a drive of the journal failed that is still in the table.
+fn has_lost_of_journal(pool: &Pool) -> bool {
+    pool.members().all.iter().any(|member| member.state == MemberState::Failed && member.roles.journal)
 }

@@ -220,13 +220,13 @@ impl Array {
         // What failed before the process started is told again, less loudly.
         let severity = if was_open { Severity::Critical } else { Severity::Warning };
         for (index, path) in drives {
-            let object = match path {
-                Some(path) => format!("drive {path}"),
-                None => format!("drive number {index} of {}", self.pool_name()),
+            let (object, which) = match path {
+                Some(path) => (format!("drive {path}"), path.to_string()),
+                None => (format!("drive number {index} of {}", self.pool_name()), "DRIVE".to_owned()),
             };
             let text = format!(
-                "has failed, and the pool goes on without it: {}. Add a drive in its place (quoin drive add), and take it out \
-                 of quoin.toml before the array starts again",
+                "has failed, and the pool goes on without it: {}. Put another in its place (quoin drive replace {which} NEW), \
+                 or leave it out for good (quoin drive remove {which})",
                 self.left_text(pool)
             );
             self.log().record(severity, object, text);

@@ -49,7 +49,7 @@ pub enum DriveCommand {
         /// Name of its fault domain: drives of one domain may fail together [default: the disk that it is, or is on]
         #[arg(long, value_name = "NAME")]
         domain: Option<String>,
-        /// What it is for: journal, data or both [default: data, and the journal too if that lies on fewer drives than it should]
+        /// What it is for: journal, data or both [default: data, and the journal too if that lies on fewer drives than it should, or lost one]
         #[arg(long, value_name = "ROLE")]
         role: Option<DriveRole>,
         /// Overwrite what the drive holds

@@ -117,10 +117,13 @@ enum Output {
     Json,
 }
 
+/// All ran, but the data was wrong, a row is invalid or a bar is not met.
+const NOT_REACHED: u8 = 3;
+
 fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(false) => ExitCode::from(NOT_REACHED),
         Err(error) => {
             eprintln!("quoin-bench: {error:#}");
             ExitCode::FAILURE

@@ -86,6 +86,9 @@ impl Drop for Room<'_> {
     }
 }
 
+/// The most of the journal that lanes have open as a rule, as a part of what it can hold.
+const MOST_OPEN: f64 = 0.6;
+
 pub(crate) struct Journal {
     store: Arc<Store>,
     slice: SliceId,
@@ -244,12 +247,45 @@ impl Journal {
     /// What is appended always finds room: an extent may be left a quarter empty, and each lane may hold an
     /// open one, so that much is taken as used already. Otherwise records that wait for room could pin the
     /// very extents that they wait for.
+    ///
+    /// If drives of the journal were lost, lanes may have about all extents open that are left. Then those count as no part of
+    /// it, and [`Journal::keep_room`] sees to it that what is appended finds room.
     pub(crate) fn fill(&self, len: u64) -> f64 {
         let usage = self.usage();
-        let unusable = 1 + self.lanes.len().div_ceil(2) as u64;
-        let capacity = usage.total.saturating_sub(unusable).max(1) as f64;
         let queued = self.extents_for(self.queued.load(Ordering::Relaxed) + len);
-        (usage.used as f64 + queued) / capacity
+        let (used, capacity) = if self.is_left_small(&usage) {
+            (usage.used.saturating_sub(self.open_extents()), usage.total - self.open_extents())
+        } else {
+            (usage.used, usage.total.saturating_sub(self.unusable()))
+        };
+        (used as f64 + queued) / capacity.max(1) as f64
+    }
+
+    /// Extents that lanes have open as a rule: an idle lane keeps its own.
+    fn open_extents(&self) -> u64 {
+        self.lanes.len() as u64
+    }
+
+    /// Extents that may be left unused, a quarter of each that is full.
+    fn unusable(&self) -> u64 {
+        1 + self.open_extents().div_ceil(2)
+    }
+
+    /// Whether so few extents are left that hosts would be slowed or stopped by those alone which lanes have open.
+    fn is_left_small(&self, usage: &JournalUse) -> bool {
+        let capacity = usage.total.saturating_sub(self.unusable());
+        usage.total > self.open_extents() && self.open_extents() as f64 > MOST_OPEN * capacity as f64
+    }
+
+    /// Whether a record more finds room, if little is left of the journal. Each record that is not written yet may take an extent
+    /// more: one at a time is appended, and there is one to spare for the opening of a segment, which waits for nothing.
+    fn has_room_left(&self) -> bool {
+        let usage = self.usage();
+        if !self.is_left_small(&usage) {
+            return true;
+        }
+        let spare = u64::from(usage.total > self.open_extents() + 1);
+        self.queued.load(Ordering::Relaxed) == 0 && usage.used + spare < usage.total
     }
 
     /// How many extents so many bytes take at most.
@@ -330,7 +366,7 @@ impl Journal {
         let bytes = len.next_multiple_of(PAGE_BYTES as u64) + PAGE_BYTES as u64;
         // One at a time, so that what two see free is not taken twice.
         let _turn = (!planted(Bug::RoomTwice)).then(|| self.admitting.lock());
-        (self.fill(bytes) < limit).then(|| {
+        (self.fill(bytes) < limit && self.has_room_left()).then(|| {
             self.queued.fetch_add(bytes, Ordering::Relaxed);
             Room { journal: self, bytes, appended: false }
         })

@@ -237,16 +237,18 @@ fn with_replay(times: RecoveryStats, replay: &Replay, root: &Root) -> RecoverySt
 /// # Errors
 /// The journal has too few extents for so many threads.
 fn placed_lanes(extents: u64, threads: usize) -> Result<usize, PoolError> {
-    // A lane needs an extent that is open, and one to go on with.
-    let most_lanes = (extents.saturating_sub(4) / 2) as usize;
-    if most_lanes < threads {
+    // A lane needs an extent that is open. If drives of the journal were lost, lanes share few to go on with.
+    let most_threads = extents.saturating_sub(2) as usize;
+    if most_threads < threads {
         return Err(PoolError::Refused(format!(
-            "the journal has {extents} extents, too few for {threads} data threads: use at most {most_lanes}"
+            "the journal has {extents} extents, too few for {threads} data threads: use at most {most_threads}"
         )));
     }
+    // As a rule it has one to go on with, too.
+    let most_lanes = (extents.saturating_sub(4) / 2) as usize;
     // Every lane keeps an extent open: they are to leave most of a small journal to records.
     let wanted = threads.min((extents as usize / 4).saturating_sub(threads).max(1));
-    Ok(wanted.min(most_lanes - threads))
+    Ok(wanted.min(most_lanes.saturating_sub(threads)))
 }
 
 impl Slice {

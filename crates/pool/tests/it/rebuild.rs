@@ -1,11 +1,11 @@
 //! What a failed drive held is made again on the others, so that the next one may fail.
 
 use crate::rig::{Rig, create, options, pattern, read};
-use futures_util::future::join;
+use futures_util::{StreamExt, future::join, stream};
 use quoin_base::{ByteRange, DriveIndex, Layout, MIB, VolumeId};
 use quoin_drive::{MemberState, open_set};
 use quoin_pool::{Pool, PoolError, PoolOptions, RebuildRate};
-use quoin_world::{Disk, World};
+use quoin_world::{Disk, Thread, World, one_shot};
 use std::{sync::Arc, time::Duration};
 
 const WRITE: u64 = 64 << 10;
@@ -283,4 +283,54 @@ fn hosts_have_their_turn_beside_a_rebuild() {
     let (alone, beside) = (longest_pause(false), longest_pause(true));
     assert!(alone < Duration::from_millis(70), "{alone:?}");
     assert!(beside >= Duration::from_millis(80), "{beside:?}");
+}
+
+/// Writes small and large blocks on a data thread, as many times as is said.
+async fn written_on(thread: usize, world: &dyn World, pool: &Arc<Pool>, volume: VolumeId, times: u64) {
+    let (ended, end) = one_shot();
+    let pool = pool.clone();
+    let writes = async move {
+        let write = async |at: u64| {
+            let (small, large) = (8192 * (at % WRITES), at % WRITES * WRITE + 8 * MIB);
+            pool.write(volume, small, vec![pattern(at % WRITES, 8192)]).await.unwrap();
+            pool.write(volume, large, vec![pattern(at % WRITES, WRITE as usize)]).await.unwrap();
+        };
+        let writes: Vec<_> = (0..times).map(write).collect();
+        stream::iter(writes).buffer_unordered(4).collect::<Vec<_>>().await;
+        ended.send(());
+    };
+    world.spawn(Thread::Data(thread), Box::pin(writes));
+    end.await.unwrap();
+}
+
+#[test]
+fn hosts_write_on_when_most_drives_of_the_journal_were_lost() {
+    for seed in 65..69 {
+        // Seven extents are left, of which four lanes have one each: two data threads, for small writes and for large ones.
+        let rig = Rig::with_journal_bytes(seed, layout("mirror"), 6, (40 * MIB, 7 << 18));
+        let pool = rig.open_with(PoolOptions { place_from: 16 << 10, ..options() });
+        let volume = rig.run(|world| async move {
+            let volume = create(&pool).await;
+            for drive in 0..4 {
+                for thread in 0..2 {
+                    written_on(thread, &*world, &pool, volume, WRITES).await;
+                }
+                assert!(pool.fail_drive(DriveIndex(drive)).await.unwrap(), "{drive}");
+                rebuilt(&*world, &pool).await;
+            }
+            let on = |thread| written_on(thread, &*world, &pool, volume, 4 * WRITES);
+            join(on(0), on(1)).await;
+            assert_eq!(pool.stats().journal_extents, 7);
+            pool.close().await.unwrap();
+            volume
+        });
+        rig.check();
+        let pool = rig.open();
+        rig.run(|_| async move {
+            for at in 0..WRITES {
+                assert!(read(&pool, volume, at * 8192, 8192).await == pattern(at, 8192).to_vec(), "{at}");
+            }
+            pool.close().await.unwrap();
+        });
+    }
 }

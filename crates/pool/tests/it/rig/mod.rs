@@ -58,6 +58,12 @@ impl Rig {
         Self::laid_out(seed, &vec![both; drives], drive_bytes, 1, (layout, 2 * MIB))
     }
 
+    /// The same with so many bytes of journal on each drive.
+    pub(crate) fn with_journal_bytes(seed: u64, layout: Layout, drives: usize, bytes: (u64, u64)) -> Self {
+        let (both, (drive_bytes, journal_bytes)) = (Roles { journal: true, data: true }, bytes);
+        Self::laid_out(seed, &vec![both; drives], drive_bytes, 1, (layout, journal_bytes))
+    }
+
     /// With so much journal on each of its drives that it can do without one.
     pub(crate) fn to_evacuate(seed: u64, layout: Layout, roles: &[Roles], slices: u8) -> Self {
         let journal_bytes = 4 * MIB * u64::from(slices);
