@@ -117,13 +117,16 @@ enum Output {
     Json,
 }
 
-/// All ran, but the data was wrong, a row is invalid or a bar is not met.
+/// How `compare` ends if all ran and a bar is not met.
 const NOT_REACHED: u8 = 3;
 
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let cli = Cli::parse();
+    let compares = matches!(cli.command, Command::Compare(_));
+    match run(cli) {
         Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(NOT_REACHED),
+        Ok(false) if compares => ExitCode::from(NOT_REACHED),
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("quoin-bench: {error:#}");
             ExitCode::FAILURE

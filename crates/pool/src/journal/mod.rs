@@ -86,8 +86,8 @@ impl Drop for Room<'_> {
     }
 }
 
-/// The most of the journal that lanes have open as a rule, as a part of what it can hold.
-const MOST_OPEN: f64 = 0.6;
+/// The most of what the journal can hold that lanes may have open as a rule: a little more would stop hosts for good.
+const MOST_OPEN: f64 = 0.9;
 
 pub(crate) struct Journal {
     store: Arc<Store>,
@@ -271,7 +271,7 @@ impl Journal {
         1 + self.open_extents().div_ceil(2)
     }
 
-    /// Whether so few extents are left that hosts would be slowed or stopped by those alone which lanes have open.
+    /// Whether so few extents are left that those alone which lanes have open would stop hosts.
     fn is_left_small(&self, usage: &JournalUse) -> bool {
         let capacity = usage.total.saturating_sub(self.unusable());
         usage.total > self.open_extents() && self.open_extents() as f64 > MOST_OPEN * capacity as f64
