@@ -90,7 +90,12 @@ impl Array {
             None => Roles { journal: pool.journal_lacks_columns() || has_lost_of_journal(&pool), data: true },
         };
         let slot = self.drives().add_slot(&path);
-        let added = self.add_opened(&pool, slot, &path, (domain, roles, force)).await;
+        let mut added = self.add_opened(&pool, slot, &path, (domain.clone(), roles, force)).await;
+        // One that has no room for a part of the journal serves for data all the same.
+        if added.is_err() && role.is_none() && !pool.journal_lacks_columns() && roles.journal {
+            let for_data = Roles { journal: false, ..roles };
+            added = self.add_opened(&pool, slot, &path, (domain, for_data, force)).await;
+        }
         let index = match added {
             Ok(index) => index,
             Err(error) => {

@@ -79,8 +79,9 @@ impl Room<'_> {
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.journal.queued.fetch_sub(self.bytes, Ordering::Relaxed);
-        if !self.appended {
+        let before = self.journal.queued.fetch_sub(self.bytes, Ordering::Relaxed);
+        // Who waits until nothing is queued is woken, too.
+        if !self.appended || before == self.bytes {
             self.journal.progress.notify();
         }
     }
@@ -253,12 +254,15 @@ impl Journal {
     pub(crate) fn fill(&self, len: u64) -> f64 {
         let usage = self.usage();
         let queued = self.extents_for(self.queued.load(Ordering::Relaxed) + len);
-        let (used, capacity) = if self.is_left_small(&usage) {
-            (usage.used.saturating_sub(self.open_extents()), usage.total - self.open_extents())
-        } else {
-            (usage.used, usage.total.saturating_sub(self.unusable()))
-        };
-        (used as f64 + queued) / capacity.max(1) as f64
+        if !self.is_left_small(&usage) {
+            let capacity = usage.total.saturating_sub(self.unusable()).max(1) as f64;
+            return (usage.used as f64 + queued) / capacity;
+        }
+        let (used, beyond) =
+            (usage.used.saturating_sub(self.open_extents()), usage.total - self.open_extents());
+        let fill = (used as f64 + queued) / beyond as f64;
+        // Hosts wait for the committer then.
+        if usage.used + self.spare(&usage) >= usage.total { fill.max(1.0) } else { fill }
     }
 
     /// Extents that lanes have open as a rule: an idle lane keeps its own.
@@ -277,15 +281,19 @@ impl Journal {
         usage.total > self.open_extents() && self.open_extents() as f64 > MOST_OPEN * capacity as f64
     }
 
+    /// Extents that stay free when little is left: for the opening of a segment, which waits for nothing.
+    fn spare(&self, usage: &JournalUse) -> u64 {
+        u64::from(usage.total > self.open_extents() + 1)
+    }
+
     /// Whether a record more finds room, if little is left of the journal. Each record that is not written yet may take an extent
-    /// more: one at a time is appended, and there is one to spare for the opening of a segment, which waits for nothing.
+    /// more: one at a time is appended.
     fn has_room_left(&self) -> bool {
         let usage = self.usage();
         if !self.is_left_small(&usage) {
             return true;
         }
-        let spare = u64::from(usage.total > self.open_extents() + 1);
-        self.queued.load(Ordering::Relaxed) == 0 && usage.used + spare < usage.total
+        self.queued.load(Ordering::Relaxed) == 0 && usage.used + self.spare(&usage) < usage.total
     }
 
     /// How many extents so many bytes take at most.

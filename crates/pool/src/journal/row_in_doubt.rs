@@ -269,4 +269,36 @@ mod tests {
             }
         });
     }
+
+    #[test]
+    fn parity_that_is_right_stays_while_a_column_of_data_is_missing() {
+        run(|disks, store| async move {
+            for (slab, (stale, loses)) in (20..).zip([(3, false), (4, false), (3, true), (4, true)]) {
+                let whole = whole(slab);
+                store.write_row(&whole, 0, vec![row(1).into_slice()], true).await.unwrap();
+                let before = store.read_slab(whole.columns[stale], 0, BLOCK).await.unwrap();
+                store.write_row(&whole, 0, vec![row(2).into_slice()], true).await.unwrap();
+                store.write_slab(whole.columns[stale], 0, vec![before.into_slice()], true).await.unwrap();
+                let stripes = StripeSet { missing: ColumnSet::one(0), ..whole };
+                if loses {
+                    disks[stale].set_faults(FaultPlan { lost_write: 1.0, ..FaultPlan::default() });
+                    take(&store, &stripes, 3 * BLOCK).await;
+                    disks[stale].set_faults(FaultPlan::default());
+                } else {
+                    // Only what lies beside the missing column is in doubt.
+                    let range = ByteRange::new(BLOCK as u64, BLOCK as u64);
+                    let crcs = vec![crc32c(&row(2)[BLOCK..2 * BLOCK]).0];
+                    let rows = [RowInDoubt { stripes: stripes.clone(), range, crcs }];
+                    RowInDoubt::mend_all(&rows, &store).await.unwrap();
+                }
+                let left_out = ColumnSet::one(0).with(ColumnSet::one(stale));
+                let range = ByteRange::new(0, 3 * BLOCK as u64);
+                let read = store.read_segment_without(&stripes, range, left_out).await.unwrap();
+                assert!(
+                    read.content[..] == row(2)[..],
+                    "parity {stale} was old, its drive lost it again: {loses}"
+                );
+            }
+        });
+    }
 }

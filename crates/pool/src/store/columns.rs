@@ -93,14 +93,16 @@ impl Store {
     }
 
     /// Makes parity anew where it does not agree with the data, in the stripes that a range touches, but not in `kept`, ranges
-    /// of each column. Durable on return.
+    /// of each column. Durable on return. While a column of data is missing nothing tells which parity is right beside what was
+    /// verified, so nothing is written.
     pub(crate) async fn make_parity_anew(
         &self,
         set: &StripeSet,
         range: ByteRange,
         kept: &[ByteRange],
     ) -> Result<(), PoolError> {
-        if set.geometry.data == 1 {
+        let is_missing = !set.geometry.data_columns().both(self.lost_columns(set)).is_empty();
+        if set.geometry.data == 1 || is_missing {
             return Ok(());
         }
         let all = in_columns(set.geometry, range);

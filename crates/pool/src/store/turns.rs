@@ -118,14 +118,13 @@ impl Turns {
     pub(super) fn note(&self, operation: Operation, began: Nanos, ended: Nanos) {
         let mut state = self.0.lock();
         state.turn_to(ended);
-        let ((first, from), (last, to)) = (state.place(began), state.place(ended));
-        if first != last || state.phase(from) != state.phase(to) {
-            return;
-        }
+        // NOTE: by when it began, also if it ended in another phase: else those that take longest would never count.
+        let (_, from) = state.place(began);
+        let will_stay = state.phase(from) == state.phase(from + SETTLES);
         let samples = match state.phase(from) {
-            Phase::Moving => &mut state.moving,
-            Phase::Quiet if from >= CYCLE - QUIET + SETTLES => &mut state.quiet,
-            Phase::Quiet | Phase::Between => return,
+            Phase::Moving if will_stay => &mut state.moving,
+            Phase::Quiet if from >= CYCLE - QUIET + SETTLES && from + SETTLES <= CYCLE => &mut state.quiet,
+            Phase::Moving | Phase::Quiet | Phase::Between => return,
         };
         let sample = &mut samples[operation as usize];
         sample.operations += 1.0;
