@@ -252,9 +252,12 @@ impl Journal {
     /// If drives of the journal were lost, lanes may have about all extents open that are left. Then those count as no part of
     /// it, and [`Journal::keep_room`] sees to it that what is appended finds room.
     pub(crate) fn fill(&self, len: u64) -> f64 {
-        let usage = self.usage();
+        self.fill_of(&self.usage(), len)
+    }
+
+    fn fill_of(&self, usage: &JournalUse, len: u64) -> f64 {
         let queued = self.extents_for(self.queued.load(Ordering::Relaxed) + len);
-        if !self.is_left_small(&usage) {
+        if !self.is_left_small(usage) {
             let capacity = usage.total.saturating_sub(self.unusable()).max(1) as f64;
             return (usage.used as f64 + queued) / capacity;
         }
@@ -262,7 +265,7 @@ impl Journal {
             (usage.used.saturating_sub(self.open_extents()), usage.total - self.open_extents());
         let fill = (used as f64 + queued) / beyond as f64;
         // Hosts wait for the committer then.
-        if usage.used + self.spare(&usage) >= usage.total { fill.max(1.0) } else { fill }
+        if usage.used + self.spare(usage) >= usage.total { fill.max(1.0) } else { fill }
     }
 
     /// Extents that lanes have open as a rule: an idle lane keeps its own.
@@ -288,12 +291,9 @@ impl Journal {
 
     /// Whether a record more finds room, if little is left of the journal. Each record that is not written yet may take an extent
     /// more: one at a time is appended.
-    fn has_room_left(&self) -> bool {
-        let usage = self.usage();
-        if !self.is_left_small(&usage) {
-            return true;
-        }
-        self.queued.load(Ordering::Relaxed) == 0 && usage.used + self.spare(&usage) < usage.total
+    fn has_room_left(&self, usage: &JournalUse) -> bool {
+        !self.is_left_small(usage)
+            || self.queued.load(Ordering::Relaxed) == 0 && usage.used + self.spare(usage) < usage.total
     }
 
     /// How many extents so many bytes take at most.
@@ -374,7 +374,8 @@ impl Journal {
         let bytes = len.next_multiple_of(PAGE_BYTES as u64) + PAGE_BYTES as u64;
         // One at a time, so that what two see free is not taken twice.
         let _turn = (!planted(Bug::RoomTwice)).then(|| self.admitting.lock());
-        (self.fill(bytes) < limit && self.has_room_left()).then(|| {
+        let usage = self.usage();
+        (self.fill_of(&usage, bytes) < limit && self.has_room_left(&usage)).then(|| {
             self.queued.fetch_add(bytes, Ordering::Relaxed);
             Room { journal: self, bytes, appended: false }
         })

@@ -21,7 +21,7 @@ const SETTLES: Duration = Duration::from_millis(20);
 /// The part of their operations that hosts may lose to moves.
 const MOST_LOSS: f64 = 0.05;
 /// The part of the time that moves get before anything was measured, and the least: what is not protected is not to stay so
-/// because a host that does little has to wait for a drive. More than this hosts never lose.
+/// because a host that does little has to wait for a drive.
 const FIRST_SHARE: f64 = 0.4;
 const LEAST_SHARE: f64 = 0.1;
 /// What was measured counts by so much less with every cycle.
