@@ -16,7 +16,6 @@ use crate::{
     commit::{
         committer::Committer,
         gather::{Allowance, LiveBlock, WrittenRow, rows_of},
-        in_vain::InVain,
     },
     error::PoolError,
     format::Location,
@@ -131,7 +130,7 @@ impl Committer {
             rows.leave_degraded(&slice.segments, generation);
         }
         self.rows.meta.leave_degraded(&slice.segments, generation);
-        if self.cleaning.in_vain() != InVain::No {
+        if !self.cleaning.in_vain().may_try(self.checkpoints.is_under_way()) {
             return false;
         }
         let (but, _) = self.cleaning.not_now(&slice.segments.table, self.checkpoints.unwritten());

@@ -27,6 +27,15 @@ impl InVain {
         }
     }
 
+    /// Whether another step may gain something: one that gains nothing ends that.
+    pub(super) fn may_try(self, is_under_way: bool) -> bool {
+        match self {
+            Self::No => true,
+            Self::Retry => !is_under_way,
+            Self::ForNow | Self::Yes => false,
+        }
+    }
+
     /// When a checkpoint is cut.
     pub(super) fn cut(self) -> Self {
         if self == Self::ForNow { Self::Retry } else { self }
@@ -63,6 +72,8 @@ mod tests {
         for (from, gained, left_out, is_under_way, to) in table {
             assert_eq!(from.cleaned(gained, left_out, is_under_way), to, "{from:?} {gained} {left_out}");
         }
+        assert_eq!([No, ForNow, Retry, Yes].map(|kind| kind.may_try(false)), [true, false, true, false]);
+        assert_eq!([No, ForNow, Retry, Yes].map(|kind| kind.may_try(true)), [true, false, false, false]);
         assert_eq!([No, ForNow, Retry, Yes].map(InVain::cut), [No, Retry, Retry, Yes]);
         assert_eq!([No, ForNow, Retry, Yes].map(InVain::landed), [No, No, Retry, No]);
     }

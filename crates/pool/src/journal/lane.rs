@@ -11,9 +11,7 @@ use super::{
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{
-        BATCH_MAGIC, BatchHeader, EXTENT_MAGIC, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind, zeroed,
-    },
+    format::{BATCH_MAGIC, BatchHeader, ExtentHeader, PAGE_BYTES, RecordHeader, RecordKind, zeroed},
 };
 use futures_util::{
     StreamExt,
@@ -21,7 +19,6 @@ use futures_util::{
     stream::FuturesOrdered,
 };
 use quoin_base::Sequence;
-use quoin_drive::FORMAT_VERSION;
 use quoin_stripe::Column;
 use quoin_world::{
     Buf, Event, Mutex, Slice as Bytes, Task, World,
@@ -33,8 +30,13 @@ use zerocopy::{
     little_endian::{U32, U64},
 };
 
+mod next_extent;
 #[cfg(test)]
 mod tests;
+
+pub(super) use next_extent::WaitingLanes;
+
+use next_extent::Left;
 
 /// The most slices one vectored write takes, with room for headers and padding.
 const MAX_SLICES: usize = 900;
@@ -154,12 +156,14 @@ impl Lane {
         self.has_stopped.until(|| self.stopped.load(Ordering::Acquire).then_some(())).await;
     }
 
-    /// The next batch with anything in it; `None` when the lane is to stop. If the lane is at an extent that began under another
-    /// set of drives, it is at least a watermark, which goes to the next extent.
-    async fn next(&self, journal: &Journal, at: Option<&Position>) -> Option<OpenBatch> {
-        // NOTE: an idle lane leaves too. As long as its extent lacks a column, another loss may take the last one; and a drive
-        // that is back or leaves waits for what began before.
-        let shall_leave = || at.filter(|at| at.header.set.get() != journal.store.journal_set() && !at.broken);
+    /// The next batch with anything in it; `None` when the lane is to stop. An idle lane that is `at` an extent leaves it if that
+    /// began under another set of drives, or if others wait for one.
+    async fn next(&self, journal: &Journal, at: Option<&Position>) -> Option<Next> {
+        // NOTE: as long as an extent that lacks a column is open, another loss may take the last one; and a drive that is back or
+        // leaves waits for what began before.
+        let is_of_old_set = |at: &Position| at.header.set.get() != journal.store.journal_set();
+        let shall_leave =
+            || at.is_some_and(|at| !at.broken && (is_of_old_set(at) || journal.waiting.lack_extents()));
         self.wake
             .until(|| {
                 if journal.store.health().is_failed() {
@@ -168,13 +172,13 @@ impl Lane {
                 let mut queue = self.queue.lock();
                 while let Some(open) = queue.pop_front() {
                     if !open.entries.is_empty() {
-                        return Some(Some(open));
+                        return Some(Some(Next::Batch(open)));
                     }
                 }
                 if self.stopping.load(Ordering::Acquire) {
                     return Some(None);
                 }
-                shall_leave().map(|at| Some(journal.watermark(at)))
+                shall_leave().then_some(Some(Next::Leave))
             })
             .await
     }
@@ -190,6 +194,13 @@ impl OpenBatch {
         let batch = Arc::new(Batch::default());
         Self { batch, entries: vec![entry], bytes: size_of::<RecordHeader>(), payload_bytes: 0, slices: 0 }
     }
+}
+
+/// What a lane does next.
+enum Next {
+    Batch(OpenBatch),
+    /// It leaves its extent, and takes another when it has a batch for it.
+    Leave,
 }
 
 /// The wait after which a lane that sent nothing counts as idle.
@@ -234,13 +245,26 @@ impl Journal {
     /// Writes the batches of a lane until it is stopped or the pool fails.
     pub(super) async fn write_lane(&self, world: &dyn World, lane: &Lane) {
         let mut position: Option<Position> = None;
+        let mut left = Left::default();
         let mut flights = Flights::new();
         let mut nap = None;
-        while let Some(open) = self.next_batch(world, lane, &mut position, &mut flights, &mut nap).await {
+        while let Some(next) = self.next_batch(world, lane, &mut position, &mut flights, &mut nap).await {
+            let open = match next {
+                Next::Batch(open) => open,
+                Next::Leave => match self.leave(&mut position, &mut left).await {
+                    Ok(()) => continue,
+                    Err(error) => {
+                        self.fail(lane, error);
+                        break;
+                    }
+                },
+            };
             if planted(Bug::EarlyAcknowledge) {
                 open.batch.resolve(HARDENED);
             }
-            if let Err(error) = self.make_room(lane, &mut position, &mut flights, &open.entries).await {
+            if let Err(error) =
+                self.make_room(lane, &mut position, &mut left, &mut flights, &open.entries).await
+            {
                 self.fail(lane, error);
                 self.written(&open);
                 open.batch.resolve(FAILED);
@@ -274,7 +298,7 @@ impl Journal {
         position: &mut Option<Position>,
         flights: &mut Flights<'_>,
         nap: &mut Option<Nap>,
-    ) -> Option<OpenBatch> {
+    ) -> Option<Next> {
         loop {
             // If another may be sent, whichever comes first counts: a batch that lands, or one to send.
             let landed = match flights.len() {
@@ -302,7 +326,7 @@ impl Journal {
         lane: &Lane,
         at: Option<&Position>,
         nap: &mut Option<Nap>,
-    ) -> Option<OpenBatch> {
+    ) -> Option<Next> {
         loop {
             // In doubt are the last batches of the extent, as long as no later one tells that they are hardened.
             let in_doubt = at.filter(|at| !at.is_told && !at.broken && !planted(Bug::KeepDoubt));
@@ -316,7 +340,7 @@ impl Journal {
             }
             *nap = None;
             if is_idle {
-                return Some(self.watermark(at));
+                return Some(Next::Batch(self.watermark(at)));
             }
         }
     }
@@ -334,6 +358,7 @@ impl Journal {
         &self,
         lane: &Lane,
         position: &mut Option<Position>,
+        left: &mut Left,
         flights: &mut Flights<'_>,
         entries: &[Entry],
     ) -> Result<(), PoolError> {
@@ -361,8 +386,17 @@ impl Journal {
             return Err(self.store.health().error());
         }
         let full = position.take();
-        let (left, next) = join(self.leave(full.as_ref()), self.next_extent_for(lane, full.as_ref())).await;
-        left?;
+        let before = full.as_ref().map_or(*left, Left::of);
+        let first = entries.iter().map(|entry| Sequence(entry.header.sequence.get())).min();
+        let close = async {
+            match &full {
+                Some(full) => self.close(full, false).await,
+                None => Ok(()),
+            }
+        };
+        let next = self.next_extent_for(lane, first.unwrap_or_default(), before);
+        let (closed, next) = join(close, next).await;
+        closed?;
         *position = Some(next?);
         Ok(())
     }
@@ -503,65 +537,6 @@ impl Journal {
         let before = self.queued.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{bytes} bytes were written of {before} that were queued");
         self.progress.notify();
-    }
-
-    /// Writes the footer of an extent whose batches are all hardened, and closes the extent.
-    async fn leave(&self, full: Option<&Position>) -> Result<(), PoolError> {
-        let Some(full) = full else { return Ok(()) };
-        let number = full.extent.number;
-        assert_eq!(full.hardened, full.batches, "the footer of extent {number} says that all are hardened");
-        let (offset, footer) = full.index.footer(&full.header, full.batches, full.last, self.slab_bytes());
-        self.write_columns(&full.extent.slabs, offset, footer, false).await?;
-        // NOTE: not before: a late footer would lie over what the extent's next life wrote there.
-        self.extents.lock().close(full.extent.index);
-        Ok(())
-    }
-
-    /// Takes another extent, waiting for one to come free.
-    async fn next_extent_for(&self, lane: &Lane, full: Option<&Position>) -> Result<Position, PoolError> {
-        let (set, extent) = self
-            .freed
-            .until(|| {
-                if self.store.health().is_failed() {
-                    return Some(Err(self.store.health().error()));
-                }
-                let mut extents = self.extents.lock();
-                // NOTE: the set of now, not that of before the wait; and with the lock, so that no lane goes by an older one.
-                let members = self.follow(&mut extents);
-                extents.take().map(|extent| Ok((members.journal_set, extent)))
-            })
-            .await?;
-        let mut header: ExtentHeader = zeroed();
-        header.magic = U64::new(EXTENT_MAGIC);
-        header.version = U32::new(FORMAT_VERSION);
-        header.lane = U32::new(lane.index);
-        header.pool = *self.store.pool().0.as_bytes();
-        header.epoch = U64::new(self.store.epoch().0);
-        header.number = U64::new(extent.number);
-        header.set = U64::new(set);
-        header.footer = U64::new(self.slab_bytes() - PAGE_BYTES as u64);
-        header.columns = U32::new(extent.slabs.len() as u32);
-        header.slabs = extent.slabs.encode();
-        if let Some(full) = full {
-            header.previous = U64::new(full.extent.number);
-            header.previous_batches = U32::new(full.batches);
-            header.previous_last = U64::new(full.last.0);
-        }
-        header.seal();
-        // The header goes to the drives with the first batch. Until then the extent holds nothing.
-        Ok(Position {
-            extent,
-            offset: PAGE_BYTES as u64,
-            batches: 0,
-            last: Sequence(0),
-            previous_crc: header.crc.get() as u32,
-            header,
-            is_begun: false,
-            index: Index::default(),
-            hardened: 0,
-            is_told: true,
-            broken: false,
-        })
     }
 
     /// The header of a batch of so many records that goes to where the lane writes next, without its checksum.

@@ -9,8 +9,8 @@
 //! 3. An extent is given out again only when every record in it is below the tail of a durable root.
 //!    A lane that goes on to another extent leaves a footer at the end of the one before, and until that is written the
 //!    extent counts as open.
-//! 4. A lane that goes idle writes one watermark. From then on the journal tells of each of its batches that it is
-//!    hardened.
+//! 4. A lane that goes idle writes one watermark, or a footer if it leaves its extent. From then on the journal tells of each of
+//!    its batches that it is hardened.
 //! 5. A batch names its extent's number, which is never used twice: what is left of an earlier lap is not
 //!    mistaken for a record.
 
@@ -48,6 +48,8 @@ pub(crate) use replay::{Replay, read_journal};
 pub(crate) use row_in_doubt::RowInDoubt;
 pub(crate) use slabs::JournalPlace;
 pub(crate) use unread::JournalBounds;
+
+use lane::WaitingLanes;
 
 use crate::{
     bugs::{Bug, planted},
@@ -110,6 +112,7 @@ pub(crate) struct Journal {
     /// Bytes appended and not written yet, generously counted.
     queued: Arc<AtomicU64>,
     admitting: Mutex<()>,
+    waiting: WaitingLanes,
     /// See [`PoolOptions::idle_after`](crate::PoolOptions::idle_after).
     idle_after: Duration,
 }
@@ -167,6 +170,7 @@ impl Journal {
             data_batches: AtomicU64::new(0),
             queued,
             admitting: Mutex::new(()),
+            waiting: WaitingLanes::default(),
             idle_after: parts.idle_after,
         }
     }
@@ -228,7 +232,11 @@ impl Journal {
 
     /// Lets extents whose records are all below `tail` be used again. The root that says so is durable.
     pub(crate) fn trim(&self, tail: Sequence) {
-        self.extents.lock().free_below(tail);
+        {
+            let mut extents = self.extents.lock();
+            extents.free_below(tail);
+            self.waiting.may_have_extents();
+        }
         self.freed.notify();
     }
 
@@ -261,11 +269,11 @@ impl Journal {
             let capacity = usage.total.saturating_sub(self.unusable()).max(1) as f64;
             return (usage.used as f64 + queued) / capacity;
         }
-        let (used, beyond) =
-            (usage.used.saturating_sub(self.open_extents()), usage.total - self.open_extents());
-        let fill = (used as f64 + queued) / beyond as f64;
+        let [used, beyond] =
+            [usage.used, usage.total].map(|extents| extents.saturating_sub(self.open_extents()));
+        let fill = (used as f64 + queued) / beyond.max(1) as f64;
         // Hosts wait for the committer then.
-        if usage.used + self.spare(usage) >= usage.total { fill.max(1.0) } else { fill }
+        if self.is_used_up(usage) { fill.max(1.0) } else { fill }
     }
 
     /// Extents that lanes have open as a rule: an idle lane keeps its own.
@@ -281,7 +289,12 @@ impl Journal {
     /// Whether so few extents are left that those alone which lanes have open would stop hosts.
     fn is_left_small(&self, usage: &JournalUse) -> bool {
         let capacity = usage.total.saturating_sub(self.unusable());
-        usage.total > self.open_extents() && self.open_extents() as f64 > MOST_OPEN * capacity as f64
+        self.open_extents() as f64 > MOST_OPEN * capacity as f64
+    }
+
+    /// Whether no extent is free of those that are left but one to spare.
+    fn is_used_up(&self, usage: &JournalUse) -> bool {
+        usage.used + self.spare(usage) >= usage.total
     }
 
     /// Extents that stay free when little is left: for the opening of a segment, which waits for nothing.
@@ -292,8 +305,7 @@ impl Journal {
     /// Whether a record more finds room, if little is left of the journal. Each record that is not written yet may take an extent
     /// more: one at a time is appended.
     fn has_room_left(&self, usage: &JournalUse) -> bool {
-        !self.is_left_small(usage)
-            || self.queued.load(Ordering::Relaxed) == 0 && usage.used + self.spare(usage) < usage.total
+        !self.is_left_small(usage) || self.queued.load(Ordering::Relaxed) == 0 && !self.is_used_up(usage)
     }
 
     /// How many extents so many bytes take at most.
@@ -375,6 +387,9 @@ impl Journal {
         // One at a time, so that what two see free is not taken twice.
         let _turn = (!planted(Bug::RoomTwice)).then(|| self.admitting.lock());
         let usage = self.usage();
+        if self.is_left_small(&usage) && self.is_used_up(&usage) {
+            self.lack_extents(&self.extents.lock());
+        }
         (self.fill_of(&usage, bytes) < limit && self.has_room_left(&usage)).then(|| {
             self.queued.fetch_add(bytes, Ordering::Relaxed);
             Room { journal: self, bytes, appended: false }

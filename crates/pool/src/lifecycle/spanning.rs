@@ -38,7 +38,7 @@ use quoin_world::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What is kept free in the journal of each slice for a part and a decision.
+/// What is kept free in the journal of each slice for a part and a decision; no more than a record may have.
 const ROOM_BYTES: u64 = 256 * KIB;
 /// How full a journal may be when a transaction begins: fuller than writes of hosts make it.
 const FULL_FROM: f64 = 0.97;
@@ -236,7 +236,8 @@ fn volume_slice(operation: &Operation) -> Option<SliceId> {
 /// Keeps room in a slice's journal, so that no record of the transaction has to wait for a checkpoint: that would wait for
 /// the transaction.
 async fn room_in(slice: &Slice) -> Result<Room<'_>, PoolError> {
-    let room = || match slice.log.journal.keep_room(ROOM_BYTES, FULL_FROM) {
+    let bytes = ROOM_BYTES.min(slice.log.journal.max_record_bytes());
+    let room = || match slice.log.journal.keep_room(bytes, FULL_FROM) {
         None if slice.store.health().is_failed() => Some(Err(slice.store.health().error())),
         // It does not come while a drive has no room.
         None if slice.store.is_short_of_room() => Some(Err(PoolError::NoSpace)),

@@ -62,6 +62,12 @@ impl Given {
         drives.copied().fold(self.now, u64::max)
     }
 
+    /// Which of these segments has the next row: the first of those whose busiest drive was given the fewest.
+    fn next<'a>(&self, segments: impl Iterator<Item = &'a [Column]>) -> Option<usize> {
+        let (next, _) = segments.enumerate().min_by_key(|(_, columns)| self.rows_before(columns))?;
+        Some(next)
+    }
+
     /// A row goes to a segment.
     fn give(&mut self, columns: &[Column]) {
         self.now = self.rows_before(columns);
@@ -162,8 +168,8 @@ impl RowWriter {
             }
             self.fits_no_more = true;
         }
-        let busy = |at: &usize| self.given.rows_before(&self.open[*at].1.stripes.columns);
-        let next = (0..self.open.len()).min_by_key(busy)?;
+        let columns = self.open.iter().map(|(_, segment)| &*segment.stripes.columns);
+        let next = self.given.next(columns)?;
         Some(self.open.remove(next))
     }
 
@@ -384,10 +390,10 @@ mod tests {
         drives.iter().map(|drive| Column { drive: DriveIndex(*drive), slab: 0 }).collect()
     }
 
-    /// The first of these segments whose drives were given the fewest rows gets the next one, so many times.
+    /// Which of these segments have the next rows.
     fn rows_of(given: &mut Given, segments: &[Vec<Column>], rows: usize) -> Vec<usize> {
         let mut next = || {
-            let at = (0..segments.len()).min_by_key(|at| given.rows_before(&segments[*at])).unwrap();
+            let at = given.next(segments.iter().map(Vec::as_slice)).unwrap();
             given.give(&segments[at]);
             at
         };

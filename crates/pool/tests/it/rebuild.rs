@@ -296,11 +296,41 @@ async fn written_on(thread: usize, world: &dyn World, pool: &Arc<Pool>, volume: 
             pool.write(volume, large, vec![pattern(at % WRITES, WRITE as usize)]).await.unwrap();
         };
         let writes: Vec<_> = (0..times).map(write).collect();
-        stream::iter(writes).buffer_unordered(4).collect::<Vec<_>>().await;
+        stream::iter(writes).buffer_unordered(32).collect::<Vec<_>>().await;
         ended.send(());
     };
     world.spawn(Thread::Data(thread), Box::pin(writes));
     end.await.unwrap();
+}
+
+#[test]
+fn hosts_write_on_while_drives_of_the_journal_are_lost() {
+    for (seed, slabs) in (75..).zip((4..6).cycle()).take(4) {
+        let rig = Rig::with_journal_bytes(seed, layout("mirror"), 12, (40 * MIB, slabs << 18));
+        let pool = rig.open_with(PoolOptions { place_from: 16 << 10, ..options() });
+        rig.run(|world| async move {
+            let volume = create(&pool).await;
+            for drive in 0..10 {
+                let on = |thread| written_on(thread, &*world, &pool, volume, 4 * WRITES);
+                let lost = async {
+                    world.sleep(Duration::from_millis(2 + seed % 7 * 3)).await;
+                    assert!(pool.fail_drive(DriveIndex(drive)).await.unwrap(), "{drive}");
+                };
+                join(lost, join(on(0), on(1))).await;
+                rebuilt(&*world, &pool).await;
+                // A checkpoint names what was rebuilt.
+                while pool.protection().tolerates == 0 {
+                    world.sleep(Duration::from_millis(10)).await;
+                }
+            }
+            // About as many are left as there are lanes: four.
+            let on = |thread| written_on(thread, &*world, &pool, volume, WRITES);
+            join(on(0), on(1)).await;
+            assert!(pool.stats().journal_extents <= slabs + 1);
+            pool.close().await.unwrap();
+        });
+        rig.check();
+    }
 }
 
 #[test]

@@ -46,14 +46,14 @@ fn a_lane_that_waits_goes_on_with_the_drives_that_are_left() {
                 idle_after: Duration::from_secs(1),
             }));
             let lane = journal.lanes[0].clone();
-            let first = journal.next_extent_for(&lane, None).await.unwrap();
+            let first = journal.next_extent_for(&lane, Sequence(1), Left::default()).await.unwrap();
             assert_eq!((first.extent.slabs.len(), first.header.set.get()), (2, 1));
             let (sender, taken) = quoin_world::one_shot();
             let waiting = journal.clone();
             inner.spawn(
                 Thread::Data(0),
                 Box::pin(async move {
-                    let next = waiting.next_extent_for(&lane, Some(&first)).await.unwrap();
+                    let next = waiting.next_extent_for(&lane, Sequence(2), Left::of(&first)).await.unwrap();
                     sender.send((next.header, next.extent.slabs));
                 }),
             );
