@@ -123,10 +123,14 @@ struct Rates(Vec<f64>);
 
 impl Rates {
     fn median(&self) -> f64 {
-        let mut rates = self.0.clone();
-        rates.sort_by(f64::total_cmp);
-        rates.get(rates.len() / 2).copied().unwrap_or(0.0)
+        median(&self.0)
     }
+}
+
+fn median(of: &[f64]) -> f64 {
+    let mut sorted = of.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 impl Trial {
@@ -268,6 +272,15 @@ impl Trial {
                 rebuilt.as_secs_f64()
             ));
         }
+        let median_of = |part: fn(&Failure) -> f64| {
+            median(&self.failures.iter().map(|failure| failure.part(part(failure))).collect::<Vec<_>>())
+        };
+        self.say(&format!(
+            "median of {} failures: {:.0} % of the commits during the rebuild, {:.0} % after it",
+            self.failures.len(),
+            median_of(|failure| failure.during),
+            median_of(|failure| failure.after)
+        ));
         self.say(&format!("for comparison: {REFERENCE}"));
     }
 
@@ -276,9 +289,9 @@ impl Trial {
         let path = self.work.join(format!("drive{number}"));
         File::create(&path)?.set_len(self.plan.drive_mib << 20)?;
         let name = path.display().to_string();
-        self.array.tell(&["drive", "add", &name, "--domain", &format!("drive{number}")])?;
-        // A drive that is added is not emulated: it does not fail on command.
-        self.drives.remove(drive);
+        // NOTE: the new one is not emulated: it does not fail on command.
+        let failed = self.drives.remove(drive).display().to_string();
+        self.array.tell(&["drive", "replace", &failed, &name])?;
         ensure!(!self.drives.is_empty(), "all drives failed: fewer rounds");
         Ok(())
     }

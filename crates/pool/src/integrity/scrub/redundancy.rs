@@ -322,7 +322,7 @@ impl Scrub {
             };
             if heads.as_ref().and_then(|heads| heads.get(&row.at.offset)) == Some(&row.head_crc()) {
                 self.make_row_agree(&row).await
-            } else {
+            } else if self.is_settled(&row) {
                 self.note_row(&row, "not all that lies there is known, so that it stays as it is")
             }
             seen = Some((first, heads));
