@@ -233,8 +233,21 @@ impl Array {
         }
     }
 
-    /// Reports drives whose file systems became full, or have room again.
-    pub(crate) fn look_at_room(&self, without_room: &[String]) {
+    /// Reports drives whose file systems became full, or have room again, and whether those that are left lack slabs.
+    pub(crate) fn look_at_room(&self, pool: &Pool) {
+        let (without_room, lack) = (&pool.drives_without_room(), pool.is_short_of_slabs());
+        if self.drives().note_slabs(lack) {
+            let (severity, text) = if lack {
+                (
+                    Severity::Critical,
+                    "the drives that are left have no room for what hosts wrote before others were lost: host writes fail until a \
+                     drive comes back, or one is added and shares the load (quoin drive add, quoin balance start); reads are not affected",
+                )
+            } else {
+                (Severity::Info, "has room again for what hosts wrote; host writes succeed")
+            };
+            self.log().record(severity, self.pool_name(), text);
+        }
         for (path, no_room) in self.drives().note_room(without_room) {
             let (severity, text) = if no_room {
                 (

@@ -25,6 +25,8 @@ pub(crate) struct Drives {
     make_slot: MakeSlot,
     /// Drives that the pool went on without, as far as it was reported; `None`: the pool was not open yet.
     given_up: Mutex<Option<BTreeSet<DriveIndex>>>,
+    /// Those that are left have no slab for what hosts wrote, as far as it was reported.
+    lack_slabs: Mutex<bool>,
 }
 
 /// A drive, and how it was when it was last opened.
@@ -174,7 +176,7 @@ impl Drives {
         });
         let slots = bay.paths().into_iter().enumerate().map(|(number, path)| make_slot(&*bay, number, path));
         let slots = Mutex::new(slots.collect());
-        Self { bay, slots, make_slot, given_up: Mutex::default() }
+        Self { bay, slots, make_slot, given_up: Mutex::default(), lack_slabs: Mutex::default() }
     }
 
     /// Adds the slot of a drive that is to be added. Returns its position.
@@ -414,6 +416,11 @@ impl Drives {
             }
         }
         changed
+    }
+
+    /// Notes whether they lack slabs. True if that changed.
+    pub(crate) fn note_slabs(&self, lack: bool) -> bool {
+        mem::replace(&mut *self.lack_slabs.lock(), lack) != lack
     }
 
     /// From now on drives are not waited for that do not answer.

@@ -98,7 +98,7 @@ impl Array {
                 self.tend_slow_drives(&pool);
                 self.tend_failing_drives(&pool).await;
                 self.tend_policies(&pool);
-                self.look_at_room(&pool.drives_without_room());
+                self.look_at_room(&pool);
                 self.tend_spare(&pool).await;
                 self.watch_space(&stats);
                 self.giving_back().look(self.world().now(), &stats);

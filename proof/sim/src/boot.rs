@@ -571,7 +571,8 @@ impl BootRun {
             if self.lays_out.is_some() && !self.shared.damaged && !self.shared.spoiled {
                 policies::check(&self.shared, pool).await?;
             }
-            if !self.shared.damaged {
+            // Without slabs it is not destaged.
+            if !self.shared.damaged && !pool.is_short_of_slabs() {
                 self.check_space(pool).await?;
                 if self.rng.random_bool(0.5) {
                     self.delete_all(pool).await?;

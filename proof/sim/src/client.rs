@@ -88,6 +88,9 @@ impl Shared {
     /// An error that is nobody's fault in this boot; else what it violates.
     pub(crate) fn excuse(&self, pool: &Pool, doing: &str, error: &PoolError) -> Result<(), String> {
         let excused = match error {
+            // Drives were lost, and the others have no room: what is acknowledged stays in the journal.
+            PoolError::NoSpace => doing == "close",
+            PoolError::Offline { reason } if reason.contains("the pool is full") => true,
             PoolError::Offline { .. } => self.may_fail || self.damaged,
             // Only while they are away, and nothing is lost by it.
             PoolError::Medium { unread, .. } if self.beyond.is_some() => {
@@ -268,8 +271,8 @@ impl Client {
         let data = self.cut_up(data);
         let outcome = self.pool.write(volume, target.range().offset, data).await;
         self.shared.model.lock().history.end(id, outcome.is_ok());
-        // Beyond what the layout tolerates nothing is promised: drives may have taken the room with them.
-        let is_beyond = || self.pool.protection().unreadable_segments > 0;
+        // Beyond what the layout tolerates nothing is promised, nor without slabs: drives may have taken the room with them.
+        let is_beyond = || self.pool.protection().unreadable_segments > 0 || self.pool.is_short_of_slabs();
         let is_promised = || promised.is_some() && reserved() == promised && !is_beyond();
         match outcome {
             Ok(()) => {

@@ -56,6 +56,9 @@ pub(crate) struct Plan {
     /// Speed of the drives, as for quoin init
     #[arg(long, default_value = "flash")]
     emulate: String,
+    /// Let no drive fail: what the rates do by themselves
+    #[arg(long)]
+    control: bool,
     /// Slices of the array's pool
     #[arg(long, default_value_t = 1)]
     slices: u8,
@@ -218,6 +221,9 @@ impl Trial {
         self.sample_for(&running, load_time)?;
         let before = self.sample_for(&running, load_time)?;
 
+        if self.plan.control {
+            return self.round_without_failure(number, running, before.median());
+        }
         let (drive, fault) = (self.rng.random_range(0..self.drives.len()), FAULTS[number as usize % 3]);
         let name = self.drives[drive].display().to_string();
         let failed = Instant::now();
@@ -258,6 +264,18 @@ impl Trial {
             verified.commits, verified.rows
         ));
         self.replace(drive, self.plan.drives + number)
+    }
+
+    /// Goes on as if a drive had failed and was rebuilt in as many seconds as are measured before and after.
+    fn round_without_failure(&mut self, number: u32, running: Running, before: f64) -> Result<()> {
+        let load_time = Duration::from_secs(self.plan.seconds);
+        let [during, after] = [self.sample_for(&running, load_time)?, self.sample_for(&running, load_time)?];
+        running.without_errors()?;
+        self.load.stop(&self.runtime, running)?;
+        let (during, after) = (during.median(), after.median());
+        self.say(&format!("round {number}, no failure: commits/s {before:.0}, {during:.0}, {after:.0}"));
+        self.failures.push(Failure { fault: "none", before, during, after, rebuilt: load_time });
+        Ok(())
     }
 
     /// Says what the failures did, beside the reference.

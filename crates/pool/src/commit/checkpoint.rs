@@ -25,15 +25,17 @@
 use crate::{
     bugs::{Bug, planted},
     commit::{
-        committer::Committer,
-        destage::{PARALLEL, out_of_slabs},
+        committer::{Committer, OpenRows},
+        destage::PARALLEL,
         flight::{Checkpoint, Flight},
         requests::Answer,
+        slabs::out_of_slabs,
     },
     error::PoolError,
     format::{Location, PAGE_BYTES, PageSpace, ROOT_MAGIC, Root, RowContent, zeroed},
     lifecycle::slice::Slice,
     meta::{CatalogHead, Page, PageId, metadata::CatalogCut},
+    segment::segments::Segments,
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{CheckpointGeneration, PageNumber, Sequence};
@@ -224,8 +226,11 @@ impl Committer {
                 // Pages that are kept twice go to table slabs, as far as these have places, and all others into rows.
                 let mut location = slice.segments.table.take_place(id);
                 if location.is_none() && id.space != PageSpace::Segments {
-                    let (rows, content) = (&mut self.rows.meta, RowContent::page(id.pack()));
-                    location = rows.place(&slice.segments, content, PAGE_BYTES, generation);
+                    let content = RowContent::page(id.pack());
+                    let place = |rows: &mut OpenRows, segments: &Segments| {
+                        rows.meta.place(segments, content, PAGE_BYTES, generation)
+                    };
+                    location = Some(self.place_patiently(place).await?);
                 }
                 let location = location.ok_or_else(out_of_slabs)?;
                 slice.metadata.pages.set_location(id, location).await?;

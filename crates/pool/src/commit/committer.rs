@@ -25,6 +25,7 @@ use crate::{
     maps::tree_numbers::TreeNumbers,
     meta::{PageId, Stream},
     segment::{rows::RowWriter, writers::RowWriters},
+    store::WaitsForSlabs,
 };
 use futures_util::future::{Either, select};
 use quoin_base::{BlockNumber, CheckpointGeneration, PageNumber, Sequence};
@@ -57,6 +58,8 @@ pub(crate) struct Committer {
     pub(super) sifting: Option<Arc<Layer>>,
     /// How often destage waited for the cleaner in a row.
     yielded: u32,
+    /// While destage waits for slabs.
+    short: Option<WaitsForSlabs>,
 }
 
 /// Rows of what is destaged, of what the cleaner moves, and of metadata.
@@ -108,6 +111,7 @@ impl Committer {
             round: Round::default(),
             sifting,
             yielded: 0,
+            short: None,
             slice,
         }
     }
@@ -162,6 +166,21 @@ impl Committer {
         }
     }
 
+    /// Whether destage waits for slabs.
+    pub(super) fn is_short(&self) -> bool {
+        self.short.is_some()
+    }
+
+    /// Notes whether it lacks slabs, which can only be if drives were lost. Writes that need room are refused then.
+    pub(super) fn note_slabs(&mut self, lacks: bool) {
+        if !lacks {
+            self.short = None;
+        } else if self.short.is_none() {
+            self.short = self.slice.store.wait_for_slabs();
+            self.committed();
+        }
+    }
+
     /// What it knows of conversion, to be changed.
     pub(super) fn conversions(&mut self) -> &mut Conversions {
         &mut self.conversions
@@ -192,6 +211,9 @@ impl Committer {
         self.settle();
         self.let_readers_leave().await;
         self.carry_forward().await;
+        if self.is_short() {
+            self.awaits_slabs();
+        }
         Ok(decide(&self.figures()))
     }
 

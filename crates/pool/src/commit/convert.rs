@@ -20,7 +20,6 @@ use crate::{
         clean::Moved,
         committer::Committer,
         conversions::Walk,
-        destage::out_of_slabs,
         gather::{Allowance, LiveBlock},
     },
     error::PoolError,
@@ -362,9 +361,11 @@ impl Committer {
             moved.blocks += 1;
             moved.bytes += stored.len() as u64;
             let (content, generation) = (RowContent::block(number, address), self.first_without());
-            let location =
-                self.rows.cleaned.place(&slice.segments, layout, content, stored.len(), generation);
-            let location = location.ok_or_else(out_of_slabs)?;
+            let location = self
+                .place_patiently(|rows, segments| {
+                    rows.cleaned.place(segments, layout, content, stored.len(), generation)
+                })
+                .await?;
             self.rows.cleaned.push_data(stored);
             moves.push((number, place, BlockPlace { location, info: place.info }));
         }

@@ -100,6 +100,8 @@ pub(crate) struct Waiting {
     pub relocates: bool,
     /// What some layer owns is to be laid out otherwise.
     pub converts: bool,
+    /// Destage waits for slabs.
+    pub is_short: bool,
 }
 
 /// What the next checkpoint writes: what changed since the last was cut.
@@ -261,8 +263,9 @@ fn checkpoint_is_due(figures: &Figures) -> bool {
     if due.is_wanted || is_much_due(due) {
         return true;
     }
-    // One checkpoint gives back what several cleanings freed.
-    if slabs.awaits_checkpoint && slabs.free < slabs.checkpoint_below {
+    // One checkpoint gives back what several cleanings freed. Without slabs it frees what the last one wrote, and no more.
+    let is_tight = slabs.awaits_checkpoint && slabs.free < slabs.checkpoint_below;
+    if is_tight && (!figures.waiting.is_short || due.age >= due.most_age) {
         return true;
     }
     // What others want has been cleaned, and came free with nothing else.

@@ -96,8 +96,11 @@ pub(super) enum Placement {
 
 impl Committer {
     /// Destages blocks that came in before `before`, a batch, and more for as long as nothing else is to be done. False if
-    /// there were none.
+    /// there were none, or there is no room for them.
     pub(crate) async fn destage(&mut self, before: Sequence) -> Result<bool, PoolError> {
+        if self.awaits_slabs() {
+            return Ok(false);
+        }
         let mut next = Some(self.prepare(before).await?);
         let mut did = false;
         while let Some(prepared) = next.take()
@@ -536,10 +539,10 @@ impl Committer {
                     tag_of = Some((layer, tag));
                     let content = RowContent::block(number, CopySource { layer, index });
                     let location = self
-                        .rows
-                        .data
-                        .place(&slice.segments, tag, content, data.len(), generation)
-                        .ok_or_else(out_of_slabs)?;
+                        .place_patiently(|rows, segments| {
+                            rows.data.place(segments, tag, content, data.len(), generation)
+                        })
+                        .await?;
                     self.rows.data.push_data(data.clone());
                     let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);
                     Some(Placed { number, is: Placement::New(BlockPlace { location, info }) })
@@ -564,10 +567,6 @@ fn placed_whole(fragments: &[Fragment], sectors_per_block: u16) -> Option<(Arc<P
         }
         _ => None,
     }
-}
-
-pub(crate) fn out_of_slabs() -> PoolError {
-    PoolError::corrupt("the space accounting", "no slab is free for what was admitted")
 }
 
 /// Keeps a batch in the buffer until it is published.

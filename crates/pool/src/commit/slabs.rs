@@ -2,15 +2,61 @@
 
 use crate::{
     commit::{
-        committer::Committer,
+        committer::{Committer, OpenRows},
         decide::{Claims, Slabs},
         in_vain::InVain,
     },
     error::PoolError,
+    format::Location,
+    segment::segments::Segments,
     store::Standing,
 };
 
+pub(super) fn out_of_slabs() -> PoolError {
+    PoolError::corrupt("the space accounting", "no slab is free for what was admitted")
+}
+
 impl Committer {
+    /// Has `place` find a place for what was admitted. If drives were lost since, those that are left may have no slab for it: then
+    /// it waits until there is one.
+    pub(super) async fn place_patiently(
+        &mut self,
+        mut place: impl FnMut(&mut OpenRows, &Segments) -> Option<Location>,
+    ) -> Result<Location, PoolError> {
+        let slice = self.slice.clone();
+        let mut waits = None;
+        loop {
+            if let Some(location) = place(&mut self.rows, &slice.segments) {
+                return Ok(location);
+            }
+            if waits.is_none() {
+                waits = Some(slice.store.wait_for_slabs().ok_or_else(out_of_slabs)?);
+                // Those who wait are refused.
+                self.committed();
+            }
+            if !slice.store.may_retry(slice.world()).await? {
+                return Err(PoolError::NoSpace);
+            }
+            // What came free, and what drives brought.
+            self.land()?;
+            self.settle();
+            slice.claim(slice.space.overhead().segment()).await?;
+        }
+    }
+
+    /// Whether destage waits for slabs: drives were lost, and only checkpoints have some of what is free on the others, now and with
+    /// the next one. Until then all else goes on.
+    pub(super) fn awaits_slabs(&mut self) -> bool {
+        let (usage, space) = (self.slice.segments.table.usage(), &self.slice.space);
+        let charged = self.slice.buffer.charged_blocks();
+        let wanted = space.checkpoint_slabs() + space.slabs_of_blocks(charged.min(space.step_blocks()));
+        let is_vain = || self.cleaning.in_vain() != InVain::No;
+        let lacks =
+            usage.free_slabs + usage.awaiting_slabs < wanted && (space.is_overdrawn(charged) || is_vain());
+        self.note_slabs(lacks);
+        self.is_short()
+    }
+
     pub(super) fn claims(&self, slabs: &Slabs) -> Claims {
         let (slice, store) = (&self.slice, &self.slice.store);
         let charged = slice.buffer.charged_blocks();

@@ -93,13 +93,16 @@ impl Pool {
     /// nothing. Requests made meanwhile or later fail.
     ///
     /// # Errors
-    /// [`PoolError::Offline`] if the pool is or goes offline before all is destaged. It is closed
-    /// nevertheless: the next opening replays the journal.
+    /// [`PoolError::Offline`] if the pool is or goes offline before all is destaged, [`PoolError::NoSpace`] if it lost drives and
+    /// has no slabs for that. It is closed nevertheless: the next opening replays the journal.
     pub fn close(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             self.stop_waiting_for_room();
             // While all slices serve, everything is destaged and checkpointed.
-            let drained = self.drain().await;
+            let drained = match self.drain().await {
+                Ok(()) if self.store.is_short_of_slabs() => Err(PoolError::NoSpace),
+                drained => drained,
+            };
             for slice in &self.slices {
                 slice.end_commits().await;
             }
@@ -187,6 +190,11 @@ impl Pool {
     /// The drives whose file systems have no room; empty as a rule.
     pub fn drives_without_room(&self) -> Vec<String> {
         self.store.drives_without_room()
+    }
+
+    /// Whether drives were lost, and those that are left have no slab for what hosts wrote before. Writes are refused then.
+    pub fn is_short_of_slabs(&self) -> bool {
+        self.store.is_short_of_slabs()
     }
 
     /// What was found damaged or unreadable when it was opened, where nothing is lost by it, in words: it was written

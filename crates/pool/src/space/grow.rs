@@ -85,6 +85,18 @@ impl Space {
         self.limit().saturating_sub(self.promised(charged, &reserved)) / self.filled_bytes
     }
 
+    /// Whether more is live and `charged` than fits, which was admitted while more drives were there.
+    pub(crate) fn is_overdrawn(&self, charged: u64) -> bool {
+        let taken =
+            self.live.load(Ordering::Relaxed).saturating_add(charged.saturating_mul(self.block_bytes));
+        taken > self.replace_limit.load(Ordering::Relaxed)
+    }
+
+    /// Net slabs that so many blocks take at the most, with one that is begun last.
+    pub(crate) fn slabs_of_blocks(&self, blocks: u64) -> u64 {
+        (blocks * self.block_bytes).div_ceil(self.filled_bytes) + self.overhead().segment()
+    }
+
     /// How many slabs more it takes to promise `pending` too. `shares`: layers share maps by then.
     pub(crate) fn slabs_short_of(&self, pending: Promise, charged: u64, shares: bool) -> u64 {
         let reserved = *self.reserved.lock();

@@ -1,4 +1,5 @@
-//! The file system under sparse file drives is full.
+//! There is no room on the drives for what was admitted: the file system under sparse file drives is full, or drives were lost
+//! and those that are left have no free slab.
 //!
 //! A drive that has no room fails a write of a row without having harmed anything: what was to be written is in the
 //! journal, and so is all that is acknowledged. So the pool stays online.
@@ -8,6 +9,10 @@
 //!    make room in buffer or journal, and no transaction waits for slabs, for the catalog or for earlier forks to be
 //!    destaged. Reads go on.
 //! 3. A pool that is closed meanwhile stops as if it were killed: the next opening replays the journal.
+//!
+//! Without slabs, too, the committer keeps what it has none for, and hosts are refused, until slabs come free or a drive brings
+//! some that is added, grows or comes back. As a rule the committer sees that before it begins to destage, and does all else
+//! meanwhile. A pool that lost no drive lacks none: there it would be an error of its accounting.
 
 use super::Store;
 use crate::error::PoolError;
@@ -18,7 +23,7 @@ use quoin_world::{
     Mutex, World,
     atomic::{AtomicBool, Ordering},
 };
-use std::{collections::BTreeMap, pin::pin, time::Duration};
+use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
 /// How often a row is tried again.
 const RETRY_EVERY: Duration = Duration::from_secs(1);
@@ -28,26 +33,42 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Shortage {
     is_short: AtomicBool,
-    /// How many rows wait, by the drive that has no room for them.
-    waiting: Mutex<BTreeMap<String, u32>>,
+    waiting: Mutex<Waiting>,
     closing: AtomicBool,
 }
 
+#[derive(Default)]
+struct Waiting {
+    /// How many rows wait, by the drive that has no room for them.
+    rows: BTreeMap<String, u32>,
+    /// How many slices wait for a slab.
+    slices: u32,
+}
+
 impl Shortage {
-    fn begin(&self, drive: &str) {
-        *self.waiting.lock().entry(drive.to_owned()).or_default() += 1;
+    fn begin(&self, drive: Option<&str>) {
+        let mut waiting = self.waiting.lock();
+        match drive {
+            Some(drive) => *waiting.rows.entry(drive.to_owned()).or_default() += 1,
+            None => waiting.slices += 1,
+        }
         self.is_short.store(true, Ordering::Release);
     }
 
-    fn end(&self, drive: &str) {
+    fn end(&self, drive: Option<&str>) {
         let mut waiting = self.waiting.lock();
-        if let Some(rows) = waiting.get_mut(drive) {
-            *rows -= 1;
-            if *rows == 0 {
-                waiting.remove(drive);
+        match drive {
+            Some(drive) => {
+                if let Some(rows) = waiting.rows.get_mut(drive) {
+                    *rows -= 1;
+                    if *rows == 0 {
+                        waiting.rows.remove(drive);
+                    }
+                }
             }
+            None => waiting.slices -= 1,
         }
-        self.is_short.store(!waiting.is_empty(), Ordering::Release);
+        self.is_short.store(!waiting.rows.is_empty() || waiting.slices > 0, Ordering::Release);
     }
 }
 
@@ -57,9 +78,19 @@ struct WaitsForRoom<'a> {
     drive: String,
 }
 
+/// A slice that waits for slabs; leaves when dropped.
+pub(crate) struct WaitsForSlabs(Arc<Store>);
+
+impl Drop for WaitsForSlabs {
+    fn drop(&mut self) {
+        self.0.shortage.end(None);
+        self.0.health.notify();
+    }
+}
+
 impl Drop for WaitsForRoom<'_> {
     fn drop(&mut self) {
-        self.store.shortage.end(&self.drive);
+        self.store.shortage.end(Some(&self.drive));
         self.store.health.notify();
     }
 }
@@ -67,7 +98,12 @@ impl Drop for WaitsForRoom<'_> {
 impl Store {
     /// The drives whose file systems have no room; empty as a rule.
     pub(crate) fn drives_without_room(&self) -> Vec<String> {
-        self.shortage.waiting.lock().keys().cloned().collect()
+        self.shortage.waiting.lock().rows.keys().cloned().collect()
+    }
+
+    /// Whether the drives that are left have no slab for what was admitted before others were lost.
+    pub(crate) fn is_short_of_slabs(&self) -> bool {
+        self.shortage.waiting.lock().slices > 0
     }
 
     /// True while writes that need room are refused.
@@ -98,10 +134,21 @@ impl Store {
 
     /// Begins to wait for room on the drive that failed a write for want of it.
     fn lacks_room(&self, drive: &str) -> WaitsForRoom<'_> {
-        self.shortage.begin(drive);
+        self.shortage.begin(Some(drive));
         tracing::warn!(pool = %self.pool_name(), drive, "the file system under the drive has no room; writes are refused");
         self.health.notify();
         WaitsForRoom { store: self, drive: drive.to_owned() }
+    }
+
+    /// Begins to wait for slabs. `None`: no drive was lost, so there are slabs for all that was admitted.
+    pub(crate) fn wait_for_slabs(self: &Arc<Self>) -> Option<WaitsForSlabs> {
+        if !self.has_lost_drives() && self.absent_drives().next().is_none() {
+            return None;
+        }
+        self.shortage.begin(None);
+        tracing::warn!(pool = %self.pool_name(), "the drives that are left have no room for what hosts wrote; writes are refused");
+        self.health.notify();
+        Some(WaitsForSlabs(self.clone()))
     }
 
     /// Writes to drives; one without room is waited for.
@@ -129,7 +176,7 @@ impl Store {
     }
 
     /// Waits until a write is to be tried again. False: the pool is being closed.
-    async fn may_retry(&self, world: &dyn World) -> Result<bool, PoolError> {
+    pub(crate) async fn may_retry(&self, world: &dyn World) -> Result<bool, PoolError> {
         let since = world.now();
         loop {
             self.health.check()?;

@@ -1,9 +1,10 @@
 //! Drives whose file systems are full: the pool stays online, refuses writes, reads, and goes on when there is room.
 
-use crate::rig::{Rig, create, pattern, read};
-use quoin_base::{ByteRange, MIB};
+use crate::rig::{Rig, create, options, pattern, read};
+use quoin_base::{ByteRange, DriveIndex, MIB};
+use quoin_drive::open_set;
 use quoin_pool::{Pool, PoolError, PoolState, Transaction};
-use quoin_world::World;
+use quoin_world::{Disk, World};
 use quoin_world_sim::{PowerCut, SimDisk};
 use std::{sync::Arc, time::Duration};
 
@@ -121,4 +122,74 @@ fn what_is_acknowledged_survives_a_power_cut_and_a_stop_meanwhile() {
         });
         rig.check();
     }
+}
+
+/// Fills a mirror on three drives, overwrites what it has, and loses a drive meanwhile. Returns whether slabs were short.
+fn loses_a_drive_when_full(seed: u64) -> bool {
+    let rig = Rig::protected(seed, "mirror".parse().unwrap(), 24 * MIB);
+    let pool = rig.open();
+    let added = rig.world.disk("added", 40 * MIB);
+    let disk: Arc<dyn Disk> = added.clone();
+    let (volume, blocks, was_short) = rig.run(|world| async move {
+        let volume = create(&pool).await;
+        let mut blocks = 0;
+        while pool.write(volume, blocks * LEN as u64, vec![pattern(blocks, LEN)]).await.is_ok() {
+            blocks += 1;
+        }
+        let mut was_short = false;
+        for at in 0..4 * blocks {
+            if at == seed * 7 % blocks {
+                assert!(pool.fail_drive(DriveIndex(0)).await.unwrap());
+            }
+            let (block, content) = (at * 5 % blocks, |block| vec![pattern(block, LEN)]);
+            match pool.write(volume, block * LEN as u64, content(block)).await {
+                Ok(()) => {}
+                Err(PoolError::NoSpace) => world.sleep(Duration::from_millis(10)).await,
+                Err(error) => panic!("{error}"),
+            }
+            was_short |= pool.is_short_of_slabs();
+        }
+        assert_eq!(pool.state(), PoolState::Online);
+        for block in 0..blocks {
+            let at = block * LEN as u64;
+            assert!(read(&pool, volume, at, LEN as u64).await == pattern(block, LEN).to_vec(), "{block}");
+        }
+        // Another drive brings room.
+        pool.add_drive(&*world, disk, "added".to_owned()).await.unwrap();
+        pool.set_balancing(true);
+        for block in 0..blocks {
+            let content = || vec![pattern(block + 1, LEN)];
+            let mut written = pool.write(volume, block * LEN as u64, content()).await;
+            for _ in 0..600 {
+                if written.is_ok() {
+                    break;
+                }
+                // What is there moves to it, little by little.
+                world.sleep(Duration::from_millis(100)).await;
+                written = pool.write(volume, block * LEN as u64, content()).await;
+            }
+            assert!(written.is_ok(), "{written:?}, {:?}", pool.stats());
+        }
+        pool.close().await.unwrap();
+        (volume, blocks, was_short)
+    });
+    // The drives that there are by now.
+    let mut disks = rig.disks();
+    disks.remove(0);
+    disks.push(added);
+    rig.run(|world| async move {
+        let pool = Pool::open(world, open_set(disks).await.unwrap(), options()).await.unwrap();
+        for block in 0..blocks {
+            let at = block * LEN as u64;
+            assert!(read(&pool, volume, at, LEN as u64).await == pattern(block + 1, LEN).to_vec(), "{block}");
+        }
+        pool.close().await.unwrap();
+    });
+    was_short
+}
+
+#[test]
+fn a_full_pool_that_loses_a_drive_refuses_writes_until_there_is_room() {
+    let short = (1..9).filter(|seed| loses_a_drive_when_full(*seed)).count();
+    assert!(short > 0, "slabs were never short");
 }

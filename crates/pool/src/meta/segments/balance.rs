@@ -99,7 +99,7 @@ impl SegmentTable {
     }
 
     /// The next column to be moved so that drives are used alike, and a slab for it, which is taken. At least `kept` net slabs
-    /// stay free.
+    /// stay free, or as many as are.
     pub(crate) fn begin_balance(
         &self,
         uses: &DriveUse,
@@ -107,9 +107,6 @@ impl SegmentTable {
         but: &BTreeSet<SegmentId>,
     ) -> Option<ColumnMove> {
         let mut inner = self.inner.write();
-        if inner.net_free() <= kept {
-            return None;
-        }
         // From the fullest drives to the emptiest, in the order of how far they are apart. Not to one that is fuller than all
         // together: it would be a source itself before the end.
         let mut drives: Vec<_> = uses.iter().map(|(drive, of)| (share(*of), *drive, *of)).collect();
@@ -129,7 +126,7 @@ impl SegmentTable {
                         && segment.stripes.missing.is_empty()
                         && !but.contains(&SegmentId(id as u32));
                     let to = is_right.then(|| inner.slab_on(segment, place, *to)).flatten()?;
-                    Some((id, place, to))
+                    inner.spares(to, kept).then_some((id, place, to))
                 };
                 if let Some((id, place, to)) = (1..inner.segments.len()).find_map(may_move) {
                     return Some(inner.take_for_move(id, place, to));

@@ -3,7 +3,7 @@
 use super::{Inner, Stream};
 use crate::meta::layouts::{Domain, Layouts, net_slabs};
 use quoin_base::{DriveIndex, Layout, SegmentGeneration};
-use quoin_stripe::Geometry;
+use quoin_stripe::{Column, Geometry};
 use std::{
     cmp::Reverse,
     collections::BTreeMap,
@@ -24,6 +24,19 @@ impl Inner {
     /// Free slabs, net.
     pub(super) fn net_free(&self) -> u64 {
         net_slabs(self.free_by_domain().into_values(), self.layouts.of_data())
+    }
+
+    /// Whether enough is free for others without this slab: more than `kept` net slabs, or as much as with it.
+    pub(super) fn spares(&self, slab: Column, kept: u64) -> bool {
+        let before = self.net_free();
+        let without = || {
+            let mut free = self.free_by_domain();
+            if let Some(slabs) = self.layouts.domain(slab.drive).and_then(|domain| free.get_mut(&domain)) {
+                *slabs -= 1;
+            }
+            net_slabs(free.into_values(), self.layouts.of_data())
+        };
+        before > kept || without() == before
     }
 
     /// The same if they were laid out so.

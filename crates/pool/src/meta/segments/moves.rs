@@ -244,12 +244,10 @@ impl SegmentTable {
     }
 
     /// The next column to be made again, and a slab for it, which is taken: of the segment that tolerates the fewest further
-    /// failures. At least `kept` net slabs stay free.
+    /// failures. At least `kept` net slabs stay free, or as many as are: a drive that came into a full pool has slabs that
+    /// nothing else can use.
     pub(crate) fn begin_move(&self, kept: u64, but: &BTreeSet<SegmentId>) -> Option<ColumnMove> {
         let mut inner = self.inner.write();
-        if inner.net_free() <= kept {
-            return None;
-        }
         // Of the columns that can be made, that of the segment which is nearest to losing data, and of several of those one from
         // drives with little to do.
         let busy = inner.busy_with_moves(but);
@@ -271,8 +269,10 @@ impl SegmentTable {
             let moves = others.filter_map(|(_, column)| busy.get(&column.drive)).copied().max().unwrap_or(0);
             let can_be_made = gone.len() <= usize::from(segment.stripes.geometry.parity);
             if can_be_made && best.is_none_or(|(most, ..)| (left, moves) < most) {
-                let mut found =
-                    places.iter().filter_map(|place| Some((place, inner.slab_for(segment, place, &busy)?)));
+                let mut found = places
+                    .iter()
+                    .filter_map(|place| Some((place, inner.slab_for(segment, place, &busy)?)))
+                    .filter(|(_, to)| inner.spares(*to, kept));
                 best = found.next().map(|(place, to)| ((left, moves), id as u32, place, to)).or(best);
             }
             looked_at += usize::from(can_be_made && left == 0);
