@@ -177,7 +177,9 @@ impl Committer {
             self.short = None;
         } else if self.short.is_none() {
             self.short = self.slice.store.wait_for_slabs();
-            self.committed();
+            if self.is_short() {
+                self.committed();
+            }
         }
     }
 
