@@ -285,8 +285,14 @@ fn hosts_have_their_turn_beside_a_rebuild() {
     assert!(beside >= Duration::from_millis(80), "{beside:?}");
 }
 
-/// Writes small and large blocks on a data thread, as many times as is said.
-async fn written_on(thread: usize, world: &dyn World, pool: &Arc<Pool>, volume: VolumeId, times: u64) {
+/// Writes small and large blocks on a data thread, so many at once, as many times as is said.
+async fn written_on(
+    (thread, at_once): (usize, usize),
+    world: &dyn World,
+    pool: &Arc<Pool>,
+    volume: VolumeId,
+    times: u64,
+) {
     let (ended, end) = one_shot();
     let pool = pool.clone();
     let writes = async move {
@@ -296,7 +302,7 @@ async fn written_on(thread: usize, world: &dyn World, pool: &Arc<Pool>, volume: 
             pool.write(volume, large, vec![pattern(at % WRITES, WRITE as usize)]).await.unwrap();
         };
         let writes: Vec<_> = (0..times).map(write).collect();
-        stream::iter(writes).buffer_unordered(32).collect::<Vec<_>>().await;
+        stream::iter(writes).buffer_unordered(at_once).collect::<Vec<_>>().await;
         ended.send(());
     };
     world.spawn(Thread::Data(thread), Box::pin(writes));
@@ -311,7 +317,7 @@ fn hosts_write_on_while_drives_of_the_journal_are_lost() {
         rig.run(|world| async move {
             let volume = create(&pool).await;
             for drive in 0..10 {
-                let on = |thread| written_on(thread, &*world, &pool, volume, 4 * WRITES);
+                let on = |thread| written_on((thread, 32), &*world, &pool, volume, 4 * WRITES);
                 let lost = async {
                     world.sleep(Duration::from_millis(2 + seed % 7 * 3)).await;
                     assert!(pool.fail_drive(DriveIndex(drive)).await.unwrap(), "{drive}");
@@ -324,7 +330,7 @@ fn hosts_write_on_while_drives_of_the_journal_are_lost() {
                 }
             }
             // About as many are left as there are lanes: four.
-            let on = |thread| written_on(thread, &*world, &pool, volume, WRITES);
+            let on = |thread| written_on((thread, 32), &*world, &pool, volume, WRITES);
             join(on(0), on(1)).await;
             assert!(pool.stats().journal_extents <= slabs + 1);
             pool.close().await.unwrap();
@@ -343,12 +349,12 @@ fn hosts_write_on_when_most_drives_of_the_journal_were_lost() {
             let volume = create(&pool).await;
             for drive in 0..4 {
                 for thread in 0..2 {
-                    written_on(thread, &*world, &pool, volume, WRITES).await;
+                    written_on((thread, 4), &*world, &pool, volume, WRITES).await;
                 }
                 assert!(pool.fail_drive(DriveIndex(drive)).await.unwrap(), "{drive}");
                 rebuilt(&*world, &pool).await;
             }
-            let on = |thread| written_on(thread, &*world, &pool, volume, 4 * WRITES);
+            let on = |thread| written_on((thread, 4), &*world, &pool, volume, 4 * WRITES);
             join(on(0), on(1)).await;
             assert_eq!(pool.stats().journal_extents, 7);
             pool.close().await.unwrap();
