@@ -178,6 +178,8 @@ impl Array {
             return Err(error.into());
         }
         self.log().record(Severity::Info, self.pool_name(), "online");
+        // Whether it has what it lacked before shows when it destages.
+        self.drives().note_slabs(false);
         self.life().state_changed(self.world().wall_clock_ms());
         self.tell_mended(pool.mended());
         self.look_at_members(&pool);

@@ -11,7 +11,9 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::VolumeId;
-use quoin_drive::{DriveSet, DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, inspect_set, open_set};
+use quoin_drive::{
+    DriveSet, DriveWatch, LABEL_BYTES, LABEL_OFFSETS, Label, MemberState, inspect_set, open_set,
+};
 use quoin_pool::{
     CheckReport, Hedging, Pool, PoolError, PoolOptions, PoolState, Scrub, ScrubCounts, ScrubPosition, check,
 };
@@ -68,6 +70,8 @@ pub(crate) struct BootRun {
     pub opened: Arc<Mutex<Option<Arc<Pool>>>>,
     /// The last boot closed the pool, so that nothing is to be replayed.
     pub closed_before: bool,
+    /// Drives are absent that the pool waits for.
+    pub any_absent: bool,
     pub is_first: bool,
     pub last: bool,
     /// Drives leave in this boot; what is random about that follows from this number.
@@ -137,13 +141,11 @@ impl BootRun {
         self.admit().await?;
         let any_away = self.disks.iter().any(|disk| disk.is_away());
         // A check does without what the pool went on without, and finds what cannot be read.
-        let is_all_there = !any_away && self.faults != Faults::Beyond;
+        let is_all_there = !any_away && !self.any_absent && self.faults != Faults::Beyond;
         if self.shared.boot.check && !self.shared.may_fail && !self.shared.spoiled && is_all_there {
             self.check().await?;
         }
-        if self.faults == Faults::Hang && self.shared.may_fail {
-            self.let_a_drive_hang();
-        }
+        self.let_a_drive_hang();
         let pool = match self.open_perhaps_without(any_away).await? {
             Ok(pool) => pool,
             Err(error) if self.shared.may_fail || self.shared.damaged => {
@@ -156,10 +158,9 @@ impl BootRun {
             self.keep_spare(&pool).await?;
         }
         self.check_recovery(&pool)?;
+        self.take_back_dead(&pool).await?;
         self.check_catalog(&pool)?;
-        if self.faults == Faults::Death && self.shared.may_fail {
-            self.let_a_drive_die();
-        }
+        self.let_a_drive_die();
         self.add_a_drive(&pool);
         self.begin_changes(&pool);
         let volumes: Vec<_> = self.shared.model.lock().catalog.volumes().collect();
@@ -390,7 +391,10 @@ impl BootRun {
         }
         let mut live_bytes = 0;
         for patience in (0..PATIENCE).rev() {
-            pool.drain().await.map_err(|e| format!("drain failed: {e}"))?;
+            match pool.drain().await {
+                Err(PoolError::NoSpace) if pool.is_short_of_slabs() => return Ok(()),
+                drained => drained.map_err(|e| format!("drain failed: {e}"))?,
+            }
             let mut mapped_bytes = 0;
             for &volume in &volumes {
                 let stats = pool.volume_stats(volume).ok_or_else(|| format!("volume {volume} is gone"))?;
@@ -490,48 +494,6 @@ impl BootRun {
         self.shared.world.spawn(Thread::Background, Box::pin(adding));
     }
 
-    fn let_a_drive_die(&mut self) {
-        let spare = self.spare.as_ref().map(|(disk, _)| disk);
-        let disks: Vec<_> = self.disks.iter().chain(spare).collect();
-        let disk = disks[self.rng.random_range(0..disks.len())].clone();
-        let after = Duration::from_micros(self.rng.random_range(100..60_000));
-        let world = self.shared.world.clone();
-        self.shared.world.spawn(
-            Thread::Background,
-            Box::pin(async move {
-                world.sleep(after).await;
-                disk.fail();
-            }),
-        );
-    }
-
-    /// It hangs once for a while, now and then twice. What is stuck then takes effect one by one.
-    fn let_a_drive_hang(&mut self) {
-        let disk = self.disks[self.rng.random_range(0..self.disks.len())].clone();
-        let world = self.shared.world.clone();
-        let times = if self.rng.random_bool(0.2) { 2 } else { 1 };
-        let pauses: Vec<_> = (0..times)
-            .map(|_| {
-                let mut pause = |least: u64, most: u64| {
-                    let exponent = self.rng.random_range((least as f64).ln()..(most as f64).ln());
-                    Duration::from_micros(exponent.exp() as u64)
-                };
-                (pause(100, 60_000), pause(1_000, 6_000_000), pause(1_000, 6_000_000))
-            })
-            .collect();
-        self.shared.world.spawn(
-            Thread::Background,
-            Box::pin(async move {
-                for (after, hangs, within) in pauses {
-                    world.sleep(after).await;
-                    disk.hang();
-                    world.sleep(hangs).await;
-                    disk.resume(within);
-                }
-            }),
-        );
-    }
-
     /// A scrub repairs all that redundancy makes up for, and the next one has nothing left to repair.
     async fn repair_all(&mut self, pool: &Arc<Pool>) -> Result<(), String> {
         for is_first in [true, false] {
@@ -583,7 +545,8 @@ impl BootRun {
         match closed {
             _ if violated => Ok(End::Closed),
             Ok(()) => {
-                if self.last && !self.shared.damaged && !self.lacks_rows {
+                let is_all_there = pool.members().all.iter().all(|m| m.state != MemberState::Absent);
+                if self.last && !self.shared.damaged && !self.lacks_rows && is_all_there {
                     self.check().await?;
                 }
                 Ok(End::Closed)

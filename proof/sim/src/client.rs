@@ -9,7 +9,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_base::{ByteRange, SECTOR_BYTES, VolumeId};
-use quoin_pool::{Pool, PoolError, PoolState};
+use quoin_pool::{Pool, PoolError};
 use quoin_world::{Slice, World};
 use quoin_world_sim::SimWorld;
 use rand::RngExt;
@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub boot: Boot,
     /// Drives fail in this boot: the pool may go offline, and reads may fail.
     pub may_fail: bool,
+    /// Drives die in this seed, one a boot.
+    pub dies: bool,
     /// Set if more drives may vanish than the pool tolerates.
     pub beyond: Option<Arc<crate::vanish::Beyond>>,
     /// Data segments were damaged in this seed: what they hold may be unreadable from then on.
@@ -83,30 +85,6 @@ impl Shared {
     /// Whether more drives are away than the pool tolerates, or were until just now.
     pub(crate) fn is_beyond(&self) -> bool {
         self.beyond.as_ref().is_some_and(|beyond| beyond.excuses(self.world.now()))
-    }
-
-    /// An error that is nobody's fault in this boot; else what it violates.
-    pub(crate) fn excuse(&self, pool: &Pool, doing: &str, error: &PoolError) -> Result<(), String> {
-        let excused = match error {
-            // Drives were lost, and the others have no room: what is acknowledged stays in the journal.
-            PoolError::NoSpace => doing == "close",
-            PoolError::Offline { reason } if reason.contains("the pool is full") => true,
-            PoolError::Offline { .. } => self.may_fail || self.damaged,
-            // Only while they are away, and nothing is lost by it.
-            PoolError::Medium { unread, .. } if self.beyond.is_some() => {
-                (*unread || doing == "copy") && self.is_beyond()
-            }
-            PoolError::Medium { .. } | PoolError::Corrupt { .. } => {
-                // A copy reads, too.
-                self.damaged || (self.may_fail && self.beyond.is_none() && matches!(doing, "read" | "copy"))
-            }
-            PoolError::Drive(_) | PoolError::Stripe(_) => self.may_fail || self.damaged,
-            _ => false,
-        };
-        if matches!(pool.state(), PoolState::Offline { .. }) {
-            self.stop.store(true, Ordering::Relaxed);
-        }
-        if excused { Ok(()) } else { Err(format!("{doing} failed: {error}")) }
     }
 }
 
@@ -271,8 +249,9 @@ impl Client {
         let data = self.cut_up(data);
         let outcome = self.pool.write(volume, target.range().offset, data).await;
         self.shared.model.lock().history.end(id, outcome.is_ok());
-        // Beyond what the layout tolerates nothing is promised, nor without slabs: drives may have taken the room with them.
-        let is_beyond = || self.pool.protection().unreadable_segments > 0 || self.pool.is_short_of_slabs();
+        // Beyond what the layout tolerates nothing is promised, nor while drives are lost that took the room with them.
+        let is_beyond =
+            || self.pool.protection().unreadable_segments > 0 || self.shared.lacks_promised(&self.pool);
         let is_promised = || promised.is_some() && reserved() == promised && !is_beyond();
         match outcome {
             Ok(()) => {

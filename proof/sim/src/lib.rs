@@ -16,6 +16,8 @@ mod choices;
 mod client;
 mod copies;
 mod damage;
+mod death;
+mod excuse;
 mod figures;
 mod forks;
 mod growing;

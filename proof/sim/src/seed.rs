@@ -53,6 +53,8 @@ struct Run {
     /// Silent faults have been at work, perhaps on no more drives than the layout makes up for.
     spoiled: bool,
     closed: bool,
+    /// Drives are absent that the pool waits for.
+    any_absent: bool,
     /// The last boot left a drive that hangs, or will.
     hangs_on: bool,
     /// What the drive that loses its part of the journal had of it earlier.
@@ -114,6 +116,7 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
         damaged: false,
         spoiled: false,
         closed: false,
+        any_absent: false,
         hangs_on: false,
         old_journal: Vec::new(),
         watches: Vec::new(),
@@ -188,6 +191,7 @@ impl Run {
             load: self.scenario.load,
             boot,
             may_fail,
+            dies: self.scenario.faults == Faults::Death,
             beyond: (self.scenario.faults == Faults::Beyond).then(Default::default),
             damaged: self.damaged,
             spoiled: self.spoiled,
@@ -207,6 +211,7 @@ impl Run {
             faults: self.scenario.faults,
             opened: opened.clone(),
             closed_before: std::mem::take(&mut self.closed),
+            any_absent: self.any_absent,
             leaves: self.has_drives_leave().then(|| self.seed << 8 | u64::from(number)),
             grows: growing::is_chosen(self.seed, self.choices).then(|| self.seed << 8 | u64::from(number)),
             lays_out: self.choices.policies.then(|| self.seed << 8 | u64::from(number)),
@@ -248,6 +253,9 @@ impl Run {
         totals.boots += 1;
         let failed = |pool: &Arc<Pool>| pool.members().all.iter().any(|m| m.state == MemberState::Failed);
         totals.boots_without_drive += u64::from(pool.is_some_and(failed));
+        if let Some(pool) = pool {
+            self.any_absent = pool.members().all.iter().any(|m| m.state == MemberState::Absent);
+        }
         // Counts that went below nothing panic where they are added up.
         let figures = pool.map(|pool| catch_unwind(AssertUnwindSafe(|| pool.stats())));
         if let Some(Ok(stats)) = &figures {

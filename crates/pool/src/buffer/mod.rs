@@ -378,6 +378,11 @@ impl Buffer {
         }
     }
 
+    /// All blocks, in no order.
+    pub(crate) fn keys(&self) -> Vec<BlockKey> {
+        self.shards.iter().flat_map(|shard| shard.lock().blocks.keys().copied().collect::<Vec<_>>()).collect()
+    }
+
     /// Whether any block is charged for which `is_stuck` does not hold. It is told the newest sequence in the block.
     pub(crate) fn any_charged(&self, is_stuck: impl Fn(BlockKey, Sequence) -> bool) -> bool {
         let newest =

@@ -56,6 +56,16 @@ impl BlockNumbers {
         Ok(number)
     }
 
+    /// Puts back the number that was taken last.
+    pub(super) fn put_back(&mut self, number: BlockNumber) {
+        if self.sweep.is_none() && number.next() == self.end {
+            self.end = number;
+        } else {
+            self.free += 1;
+            self.sweep = Some(number);
+        }
+    }
+
     /// Whether a number may be used. Passes over the rest of a page that is damaged.
     async fn is_free(
         &mut self,

@@ -1,4 +1,4 @@
-//! Carrying forward what waits for drives, so that hosts can write on.
+//! Carrying forward what waits for drives or slabs, so that hosts can write on and drives can come back.
 //!
 //! A block that cannot be put together until a drive is back keeps the journal's tail at its oldest record. The journal would
 //! fill up behind it until no host could write. So what is buffered of such blocks is appended again, as if hosts had written it
@@ -10,6 +10,10 @@
 //! 3. All that waits is carried whenever the journal has gone on by a quarter of its length, and once after each loss. What is
 //!    found to wait later is carried when the journal is half full: hosts may be stopped before it has gone on by a quarter. If
 //!    it is more than a sixteenth of the journal it stays where it is: it would be most of what the journal is for.
+//!
+//! A block for which there is no slab since a drive was lost keeps the tail too. Hosts do not write then; but what was written to
+//! the journal before the loss must not be needed any more when the drive comes back, which may be what ends the want. So all that
+//! is buffered is carried once after each loss while slabs lack, if the journal has room for it.
 //!
 //! What a fork took along stays where it is too, as does what lies in a row that cannot be read: see `docs/limits.md`. As long as
 //! there is any of that, nothing is carried, for the tail would stay.
@@ -43,43 +47,74 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 struct Changed;
 
 impl Committer {
-    /// Carries all forward that waits for drives, if it holds up the journal.
+    /// Carries all forward that waits for drives or slabs, if it holds up the journal.
     pub(super) async fn carry_forward(&mut self) {
-        if self.retries.count() == 0 {
+        if self.retries.count() == 0 && !self.is_short() {
             return;
         }
-        let slice = self.slice.clone();
-        let (journal, usage, now) = (&slice.log.journal, slice.log.journal.usage(), slice.world().now());
-        let gone_on = usage.taken - self.retries.carried_at;
-        let goes_on = DUE_AFTER_PART * gone_on >= usage.total;
-        let is_half_full = 2 * usage.used >= usage.total;
-        if now < self.retries.carries_from || !goes_on && !is_half_full && !journal.lacks_columns() {
-            return;
-        }
-        let set_from = journal.set_from();
-        let waiting = self.retries.awaiting_drives(set_from);
-        let is_due = |is_new: bool| goes_on || is_new;
+        let (journal, now) = (&self.slice.log.journal, self.slice.world().now());
         // Lanes that are about to leave their extents need others first.
-        if !waiting.iter().any(|(_, is_new)| is_due(*is_new)) || journal.are_lanes_to_leave() {
+        if now < self.retries.carries_from || journal.are_lanes_to_leave() {
             return;
         }
-        // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
-        self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
-        let find = |(key, is_new): (BlockKey, bool)| Some((slice.waiting(key)?, is_new));
-        let all: Vec<_> = waiting.into_iter().filter_map(find).collect();
-        // What cannot be carried keeps the tail where it is, and the rest would only fill up the journal.
-        let is_of_use = all.iter().all(|(waiting, _)| waiting.can_be_carried());
-        let bytes_of_all: u64 = all.iter().map(|(waiting, _)| waiting.record_bytes()).sum();
-        let due = all.into_iter().filter(|(_, is_new)| is_due(*is_new));
-        let found: Vec<_> = due.map(|(waiting, _)| waiting).collect();
-        let bytes = found.iter().map(Waiting::record_bytes).sum();
-        let more_ram = found.iter().flat_map(|waiting| &waiting.fragments).map(more_ram_bytes).sum();
-        if !is_of_use || MOST_PART * bytes_of_all > journal.bytes() || slice.buffer_fill(more_ram) > SLOW_FROM
+        if self.is_short() { self.carry_all().await } else { self.carry_waiting().await }
+    }
+
+    /// What waits for slabs holds up the journal once, after a loss: hosts write nothing behind it.
+    async fn carry_all(&mut self) {
+        let slice = self.slice.clone();
+        let set_from = slice.log.journal.set_from();
+        if slice.metadata.root().first_extent.get() >= set_from || self.retries.all_carried_since == set_from
         {
             return;
         }
+        let all: Vec<_> = slice.buffer.keys().into_iter().filter_map(|key| slice.waiting(key)).collect();
+        let is_of_use = all.iter().all(Waiting::can_be_carried);
+        if self.carry_some(all, is_of_use, f64::INFINITY).await {
+            self.retries.all_carried_since = set_from;
+        }
+    }
+
+    async fn carry_waiting(&mut self) {
+        let slice = self.slice.clone();
+        let (journal, usage) = (&slice.log.journal, slice.log.journal.usage());
+        let gone_on = usage.taken - self.retries.carried_at;
+        let goes_on = DUE_AFTER_PART * gone_on >= usage.total;
+        let is_half_full = 2 * usage.used >= usage.total;
+        if !goes_on && !is_half_full && !journal.lacks_columns() {
+            return;
+        }
+        let waiting = self.retries.awaiting_drives(journal.set_from());
+        let is_due = |is_new: bool| goes_on || is_new;
+        if !waiting.iter().any(|(_, is_new)| is_due(*is_new)) {
+            return;
+        }
+        let find = |(key, is_new): (BlockKey, bool)| Some((slice.waiting(key)?, is_new));
+        let all: Vec<_> = waiting.into_iter().filter_map(find).collect();
+        let bytes: u64 = all.iter().map(|(waiting, _)| waiting.record_bytes()).sum();
+        let is_of_use =
+            MOST_PART * bytes <= journal.bytes() && all.iter().all(|(waiting, _)| waiting.can_be_carried());
+        let due = all.into_iter().filter(|(_, is_new)| is_due(*is_new));
+        let found = due.map(|(waiting, _)| waiting).collect();
+        if self.carry_some(found, is_of_use, SLOW_FROM).await && goes_on {
+            self.retries.carried_at = usage.taken;
+        }
+    }
+
+    /// Carries these if it is of use, and it fills the buffer to no more than `most_fill`. What cannot be carried keeps the
+    /// tail where it is, and the rest would only fill up the journal. False if they stay where they are.
+    async fn carry_some(&mut self, found: Vec<Waiting>, is_of_use: bool, most_fill: f64) -> bool {
+        let (slice, now) = (self.slice.clone(), self.slice.world().now());
+        // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
+        self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
+        let more_ram: u64 = found.iter().flat_map(|waiting| &waiting.fragments).map(more_ram_bytes).sum();
+        if !is_of_use || slice.buffer_fill(more_ram) > most_fill {
+            return false;
+        }
+        let bytes = found.iter().map(Waiting::record_bytes).sum();
         // NOTE: it never waits for room: the room comes from what this task does.
-        let Some(_room) = journal.keep_last_room(bytes, STOP_AT) else { return };
+        let Some(_room) = slice.log.journal.keep_last_room(bytes, STOP_AT) else { return false };
+        let set_from = slice.log.journal.set_from();
         for Waiting { layer, key, fragments } in found {
             let before = fragments.iter().map(|fragment| fragment.sequence).max().unwrap_or_default();
             let (mut newest, mut is_all) = (before, true);
@@ -95,9 +130,7 @@ impl Committer {
             slice.world().yield_now().await;
         }
         self.retries.carries_from = now;
-        if goes_on {
-            self.retries.carried_at = usage.taken;
-        }
+        true
     }
 }
 

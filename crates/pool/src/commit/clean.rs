@@ -40,6 +40,8 @@ pub(super) type Move = (BlockNumber, BlockPlace, BlockPlace);
 pub(super) struct Moved {
     pub blocks: usize,
     pub bytes: u64,
+    /// Blocks for which there was no slab.
+    pub unplaced: usize,
     /// With all that rows hold beside.
     pub written_bytes: u64,
 }
@@ -78,13 +80,14 @@ impl Committer {
             }
         }
         // The blocks of all data segments move together, so that neighbours by address meet.
-        self.clean_data(&data).await?;
+        let moved = self.clean_data(&data).await?;
         self.committed();
         if chosen.is_empty() {
             // What was dropped may be what makes segments look full.
             return Ok((self.blocks.dropped.count > 0 && self.merge_some().await?, left_out));
         }
-        Ok((true, left_out))
+        let is_any_moved = moved.unplaced == 0 || moved.blocks > 0 || data.len() < chosen.len();
+        Ok((is_any_moved, left_out || moved.unplaced > 0))
     }
 
     /// The segments to clean in this step: the emptiest ones, as far as there is room for what is live in them. Also
@@ -153,7 +156,7 @@ impl Committer {
     async fn clean_data(
         &mut self,
         segments: &[(SegmentId, &Segment, Vec<WrittenRow>)],
-    ) -> Result<(), PoolError> {
+    ) -> Result<Moved, PoolError> {
         let slice = self.slice.clone();
         let due_room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
         // Each page of the block table that changes may make others due.
@@ -177,7 +180,7 @@ impl Committer {
         // The others go into new rows, in the order of their addresses.
         let moved = self.move_blocks(blocks).await?;
         slice.counters.cleaning.bytes.add(moved.written_bytes);
-        Ok(())
+        Ok(moved)
     }
 
     /// What is told before rows are written: nothing.

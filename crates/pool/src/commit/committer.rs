@@ -16,6 +16,7 @@ use crate::{
         looks::Looks,
         requests::Request,
         retries::Retries,
+        slabs::Lack,
     },
     error::PoolError,
     fork::layer::Layer,
@@ -58,7 +59,9 @@ pub(crate) struct Committer {
     pub(super) sifting: Option<Arc<Layer>>,
     /// How often destage waited for the cleaner in a row.
     yielded: u32,
-    /// While destage waits for slabs.
+    /// What the last data lacked that was to be destaged.
+    lack: Lack,
+    /// While nothing brings slabs for it.
     short: Option<WaitsForSlabs>,
 }
 
@@ -111,6 +114,7 @@ impl Committer {
             round: Round::default(),
             sifting,
             yielded: 0,
+            lack: Lack::Nothing,
             short: None,
             slice,
         }
@@ -150,7 +154,7 @@ impl Committer {
         let awaits_slabs = store.wanted_by(self.slice.id()) > 0 || store.owed_by(self.slice.id()) > 0;
         // While nothing can be destaged that is buffered, destage is not what a writer waits for.
         let stuck = self.slice.counters.progress.stuck_blocks();
-        let is_in_vain = stuck > 0 && stuck == self.slice.buffer.charged_blocks();
+        let is_in_vain = self.is_short() || stuck > 0 && stuck == self.slice.buffer.charged_blocks();
         let presses = requests.hurry.load(Ordering::Acquire) || self.slice.fill(0) > SLOW_FROM;
         let tick = if presses && !is_in_vain || awaits_slabs {
             PRESSED_TICK
@@ -166,20 +170,25 @@ impl Committer {
         }
     }
 
-    /// Whether destage waits for slabs.
+    /// Whether there is no slab for data that is to be destaged, and none comes.
     pub(super) fn is_short(&self) -> bool {
         self.short.is_some()
     }
 
-    /// Notes whether it lacks slabs, which can only be if drives were lost. Writes that need room are refused then.
-    pub(super) fn note_slabs(&mut self, lacks: bool) {
-        if !lacks {
+    /// Whether there was no slab for the last data that was to be destaged.
+    pub(super) fn lacks_slabs(&self) -> bool {
+        self.lack > Lack::Nothing
+    }
+
+    /// Notes what data lacks, which can only be if drives were lost, and whether none of it comes. Writes that need room are
+    /// refused then.
+    pub(super) fn note_slabs(&mut self, lack: Lack, is_short: bool) {
+        self.lack = lack;
+        if !is_short {
             self.short = None;
         } else if self.short.is_none() {
             self.short = self.slice.store.wait_for_slabs();
-            if self.is_short() {
-                self.committed();
-            }
+            self.committed();
         }
     }
 
@@ -213,9 +222,7 @@ impl Committer {
         self.settle();
         self.let_readers_leave().await;
         self.carry_forward().await;
-        if self.is_short() {
-            self.awaits_slabs();
-        }
+        self.lacks_nothing_if_empty();
         Ok(decide(&self.figures()))
     }
 
@@ -255,8 +262,9 @@ impl Committer {
             }
         };
         match outcome {
-            Ok(()) => {
-                answer.send(Ok(()));
+            // What it was asked for was not done for want of slabs. That harms nothing.
+            Ok(()) | Err(PoolError::NoSpace) => {
+                answer.send(outcome);
                 Ok(Outcome::Did)
             }
             Err(error) => {
@@ -340,25 +348,31 @@ impl Committer {
         }
     }
 
-    /// Destages all that is acknowledged now, and makes a checkpoint.
+    /// Destages all that is acknowledged now, and makes a checkpoint. [`PoolError::NoSpace`]: there are no slabs for some of it.
     async fn drain(&mut self) -> Result<(), PoolError> {
         self.retries.wake();
+        self.round.draining = Some(self.slice.log.journal.peek_sequence());
         // From the first step of a round on, until a whole round does nothing.
-        let draining = Some(self.slice.log.journal.peek_sequence());
-        self.round = Round { turn: Turn::Lend, did: false, draining };
-        loop {
+        (self.round.turn, self.round.did) = (Turn::Lend, false);
+        let is_short = loop {
             let step = self.decide().await?;
-            if let Outcome::Idle = self.carry_out(step).await? {
-                break;
+            match self.carry_out(step).await? {
+                Outcome::Idle if self.is_short() || !self.lacks_slabs() => break self.is_short(),
+                Outcome::Idle => {
+                    // Slabs are about to come. What waits for them went back to the end of the queue.
+                    self.slice.world().sleep(PRESSED_TICK).await;
+                    self.round.draining = Some(self.slice.log.journal.peek_sequence());
+                }
+                Outcome::Did | Outcome::Stop => self.slice.world().yield_now().await,
             }
-            self.slice.world().yield_now().await;
-        }
+        };
         // NOTE: sealed before the checkpoint, which then holds these segments as ones that nothing is added to.
         self.round.draining = None;
         let generation = self.first_without();
         self.rows.data.seal(&self.slice.segments, generation);
         self.rows.cleaned.seal(&self.slice.segments, generation);
-        self.checkpoint().await
+        self.checkpoint().await?;
+        if is_short { Err(PoolError::NoSpace) } else { Ok(()) }
     }
 
     /// Does the same, and seals the segment that metadata is added to: the checkpoint then opens another.

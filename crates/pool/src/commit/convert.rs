@@ -345,7 +345,8 @@ impl Committer {
         }
     }
 
-    /// Moves blocks to rows of the layouts that they name. Returns what was moved: what cannot be read stays where it is.
+    /// Moves blocks to rows of the layouts that they name. Returns what was moved: what cannot be read stays where it is, and so
+    /// does what drives have no slab for.
     pub(super) async fn move_blocks(&mut self, mut blocks: Vec<LiveBlock>) -> Result<Moved, PoolError> {
         let slice = self.slice.clone();
         self.sort_by_address(&mut blocks);
@@ -358,14 +359,16 @@ impl Committer {
                 place.location.len_bytes(),
                 "block {number} is moved as long as it is"
             );
+            let (content, generation) = (RowContent::block(number, address), self.first_without());
+            let placed = self.place_data(|rows, segments| {
+                rows.cleaned.place(segments, layout, content, stored.len(), generation)
+            })?;
+            let Ok(location) = placed else {
+                moved.unplaced += 1;
+                continue;
+            };
             moved.blocks += 1;
             moved.bytes += stored.len() as u64;
-            let (content, generation) = (RowContent::block(number, address), self.first_without());
-            let location = self
-                .place_patiently(|rows, segments| {
-                    rows.cleaned.place(segments, layout, content, stored.len(), generation)
-                })
-                .await?;
             self.rows.cleaned.push_data(stored);
             moves.push((number, place, BlockPlace { location, info: place.info }));
         }

@@ -133,6 +133,8 @@ pub(crate) struct Slabs {
     pub coming: u64,
     /// Some of it waits for a checkpoint.
     pub awaits_checkpoint: bool,
+    /// From so many free ones on, data of a pool that lost drives is placed.
+    pub place_from: u64,
     pub checkpoint_below: u64,
     pub clean_below: u64,
 }
@@ -263,9 +265,10 @@ fn checkpoint_is_due(figures: &Figures) -> bool {
     if due.is_wanted || is_much_due(due) {
         return true;
     }
-    // One checkpoint gives back what several cleanings freed. Without slabs it frees what the last one wrote, and no more.
+    // One checkpoint gives back what several cleanings freed. Without slabs it may free what the last one wrote, and no more.
     let is_tight = slabs.awaits_checkpoint && slabs.free < slabs.checkpoint_below;
-    if is_tight && (!figures.waiting.is_short || due.age >= due.most_age) {
+    let is_in_vain = figures.waiting.is_short && slabs.free + slabs.coming < slabs.place_from;
+    if is_tight && (!is_in_vain || due.age >= due.most_age) {
         return true;
     }
     // What others want has been cleaned, and came free with nothing else.

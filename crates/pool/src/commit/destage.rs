@@ -18,30 +18,31 @@
 use crate::{
     buffer::{BlockKey, Content, Fragment, TakenBlock},
     bugs::{Bug, planted},
-    commit::composed::{Composed, Composition},
     commit::{
         chunk::{self, Chunk, RamBlock, compose_one},
         committer::Committer,
-        compose::Whole,
+        composed::{Composed, Composition},
         decide::{Step, decide_after_destage},
+        place::Placed,
+        slabs::Lack,
     },
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, CopySource, Location, RowContent},
     lifecycle::slice::Slice,
-    maps::blocks::{BlockPlace, LOST, block_page},
+    maps::blocks::block_page,
     meta::PageId,
     segment::placed_block::PlacedBlock,
 };
 use futures_util::{StreamExt, future::try_join, stream};
-use quoin_base::{BlockNumber, LayerId, Layout, Sequence};
-use quoin_world::atomic::Ordering;
+use quoin_base::{BlockNumber, LayerId, Sequence};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Blocks composed, or pages fetched, at the same time.
 pub(super) const PARALLEL: usize = 32;
 /// The most blocks of one transaction.
 const BATCH_BLOCKS: u64 = 1024;
+/// And while data finds no slab: it is looked at again and again then.
+const BATCH_BLOCKS_SHORT: u64 = 64;
 
 /// How often a block that cannot be read is tried at least before it is given up.
 const TRIES: u32 = 3;
@@ -79,34 +80,24 @@ struct AtOnce {
     page: Option<PageId>,
 }
 
-/// A block number and what it stands for.
-#[derive(Clone, Copy)]
-pub(super) struct Placed {
-    pub number: BlockNumber,
-    pub is: Placement,
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Placement {
-    /// A new block, whose entry will say this.
-    New(BlockPlace),
-    /// A block that there is, which this layer owns too.
-    Shared(LayerId),
-}
-
 impl Committer {
     /// Destages blocks that came in before `before`, a batch, and more for as long as nothing else is to be done. False if
     /// there were none, or there is no room for them.
     pub(crate) async fn destage(&mut self, before: Sequence) -> Result<bool, PoolError> {
-        if self.awaits_slabs() {
-            return Ok(false);
-        }
         let mut next = Some(self.prepare(before).await?);
         let mut did = false;
-        while let Some(prepared) = next.take()
-            && let Some(batch) = self.ready(prepared).await?
-        {
-            next = self.destage_batch(&batch).await?;
+        while let Some(prepared) = next.take() {
+            let is_hurried = prepared.is_hurried;
+            let Some(mut batch) = self.ready(prepared).await? else { break };
+            // Rows are planned for the whole batch, then written while the next batch is prepared.
+            let (places, lack) = self.place(&mut batch).await?;
+            if batch.is_empty() {
+                if is_hurried {
+                    self.slice.requests.still_in_a_hurry();
+                }
+                break;
+            }
+            next = self.destage_batch(&batch, &places, lack == Lack::Nothing).await?;
             did = true;
             if self.slice.store.health().is_failed() {
                 break;
@@ -119,7 +110,8 @@ impl Committer {
     async fn prepare(&self, before: Sequence) -> Result<Prepared, PoolError> {
         let slice = &self.slice;
         // The oldest blocks, none of a layer that has no map yet: there is nothing that could lead to them.
-        let batch = slice.space.step_blocks().min(BATCH_BLOCKS);
+        let most = if self.is_short() { BATCH_BLOCKS_SHORT } else { BATCH_BLOCKS };
+        let batch = slice.space.step_blocks().min(most);
         let pending = slice.forks.read().pending.clone();
         let mut taken = slice.buffer.take_oldest(batch as usize, before, &pending);
         slice.flips().apply(&mut taken);
@@ -275,13 +267,17 @@ impl Committer {
         Ok(None)
     }
 
-    /// Writes and publishes a batch. Returns the next one, if that was prepared meanwhile.
-    async fn destage_batch(&mut self, batch: &[Composed]) -> Result<Option<Prepared>, PoolError> {
+    /// Writes and publishes a batch whose rows are planned. Returns the next one, if there may be one and it was prepared
+    /// meanwhile.
+    async fn destage_batch(
+        &mut self,
+        batch: &[Composed],
+        places: &[Option<Placed>],
+        may_go_on: bool,
+    ) -> Result<Option<Prepared>, PoolError> {
         let slice = self.slice.clone();
-        // Rows are planned for the whole batch, then written while the next batch is prepared.
-        let places = self.place(batch).await?;
         let rows = self.rows.data.finish(&slice.segments);
-        let next = self.next_before(batch.len() as u64)?;
+        let next = self.next_before(batch.len() as u64)?.filter(|_| may_go_on);
         let (written, next) = try_join(slice.write_rows(rows), async {
             self.prefetch(batch).await?;
             let Some(before) = next else { return Ok(None) };
@@ -292,7 +288,7 @@ impl Committer {
         assert!(next.as_ref().is_none_or(|next| are_apart(batch, &next.keys)), "a block is in two batches");
         keep_until_published(&slice, batch).await;
         // The rows are written, so the map may lead there.
-        self.publish_all(batch, &places).await?;
+        self.publish_all(batch, places).await?;
         self.count_space();
         // The map is published: only now may a reader miss the buffer.
         slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
@@ -485,72 +481,6 @@ impl Committer {
         self.slice
             .buffer
             .any_charged(|key, newest| self.retries.was_tried(key, newest) || waiting.contains(&key.layer))
-    }
-
-    /// Notes that the layer of a block gets something in a segment with this tag. If that is not how the rest of it is laid out,
-    /// because drives allow another layout than before, it is looked through even if drives are as before by then.
-    fn note_tag(&self, block: &Composed, tag: Option<Layout>) {
-        let layers = self.slice.forks.read();
-        let gets = |layer: &Arc<Layer>| !planted(Bug::PublishAsPlaced) && layer.gets(tag, &layers);
-        if block.layer.as_ref().is_some_and(gets) {
-            layers.laid_out.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
-    /// block.
-    async fn place(&mut self, composed: &[Composed]) -> Result<Vec<Option<Placed>>, PoolError> {
-        let slice = self.slice.clone();
-        self.rows.data.spread_over(self.slice.spread());
-        let mut places = Vec::with_capacity(composed.len());
-        let mut tag_of: Option<(LayerId, Option<Layout>)> = None;
-        for block in composed {
-            // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
-            let place = match &block.content {
-                Composition::Unmapped | Composition::Unread { .. } => None,
-                Composition::Shared { number, owner } => {
-                    Some(Placed { number: *number, is: Placement::Shared(*owner) })
-                }
-                Composition::Placed { block: placed, number } => {
-                    self.note_tag(block, slice.segments.table.tag(placed.location.segment()));
-                    let block = placed;
-                    let info = BlockInfo::new(block.crc, 1, BlockInfo::STORED);
-                    let place = BlockPlace { location: block.location, info };
-                    Some(Placed { number: *number, is: Placement::New(place) })
-                }
-                Composition::Lost => {
-                    let place = BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) };
-                    Some(Placed { number: self.take_block_number().await?, is: Placement::New(place) })
-                }
-                Composition::Data(Whole { data, crc }) => {
-                    let number = self.take_block_number().await?;
-                    let generation = self.first_without();
-                    let BlockKey { layer, index, .. } = block.taken.key;
-                    // Blocks of a layer are together.
-                    let tag = match tag_of {
-                        Some((of, tag)) if of == layer => tag,
-                        _ => {
-                            let wanted = block.layer.as_ref().and_then(|layer| layer.volume.layout());
-                            let tag = slice.segments.table.tag_of(wanted);
-                            self.note_tag(block, tag);
-                            tag
-                        }
-                    };
-                    tag_of = Some((layer, tag));
-                    let content = RowContent::block(number, CopySource { layer, index });
-                    let location = self
-                        .place_patiently(|rows, segments| {
-                            rows.data.place(segments, tag, content, data.len(), generation)
-                        })
-                        .await?;
-                    self.rows.data.push_data(data.clone());
-                    let info = BlockInfo::new(*crc, 1, BlockInfo::STORED);
-                    Some(Placed { number, is: Placement::New(BlockPlace { location, info }) })
-                }
-            };
-            places.push(place);
-        }
-        Ok(places)
     }
 }
 

@@ -74,7 +74,7 @@ impl Committer {
         self.due_bytes() >= self.slice.options().dirty_bytes
     }
 
-    fn slabs(&self) -> Slabs {
+    pub(super) fn slabs(&self) -> Slabs {
         let slice = &self.slice;
         let usage = slice.segments.table.usage();
         let cleaned_metadata = self.cleaning.awaiting_checkpoint();
@@ -85,6 +85,7 @@ impl Committer {
             // What was freed since the last checkpoint comes back only with the next.
             awaits_checkpoint: cleaned_metadata > 0
                 || slice.segments.table.awaits_checkpoint(self.checkpoints.durable()),
+            place_from: slice.space.place_from(),
             checkpoint_below: slice.space.checkpoint_below(),
             clean_below: slice.space.clean_below() + self.slabs_for_conversion(),
         }

@@ -23,6 +23,7 @@ pub(crate) mod gather;
 mod in_vain;
 mod lending;
 mod looks;
+mod place;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod requests;

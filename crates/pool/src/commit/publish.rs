@@ -8,7 +8,8 @@ use crate::{
     commit::{
         committer::Committer,
         composed::{Composed, Composition},
-        destage::{PARALLEL, Placed, Placement},
+        destage::PARALLEL,
+        place::{Placed, Placement},
     },
     error::PoolError,
     fork::layer::Layer,

@@ -18,6 +18,8 @@ pub(crate) struct Retries {
     pub(super) carried_at: u64,
     /// When it is looked again whether it can be.
     pub(super) carries_from: Nanos,
+    /// Where the journal's set of drives had changed last when all that was buffered was carried forward for want of slabs.
+    pub(super) all_carried_since: u64,
 }
 
 struct Unread {

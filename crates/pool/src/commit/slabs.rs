@@ -16,9 +16,38 @@ pub(super) fn out_of_slabs() -> PoolError {
     PoolError::corrupt("the space accounting", "no slab is free for what was admitted")
 }
 
+/// What the drives lack for data that was admitted before others were lost.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(super) enum Lack {
+    #[default]
+    Nothing,
+    /// Only what checkpoints are kept is free.
+    Room,
+    /// Slabs are free, but on too few drives.
+    Drives,
+}
+
 impl Committer {
-    /// Has `place` find a place for what was admitted. If drives were lost since, those that are left may have no slab for it: then
-    /// it waits until there is one.
+    /// Finds a place for what was admitted, with `place`. What it lacks, if drives were lost and those that are left have no slab
+    /// for it beside those kept for checkpoints.
+    pub(super) fn place_data(
+        &mut self,
+        place: impl FnOnce(&mut OpenRows, &Segments) -> Option<Location>,
+    ) -> Result<Result<Location, Lack>, PoolError> {
+        let slice = self.slice.clone();
+        let may_lack = slice.store.may_lack_slabs();
+        if may_lack && slice.segments.table.usage().free_slabs < slice.space.place_from() {
+            return Ok(Err(Lack::Room));
+        }
+        match place(&mut self.rows, &slice.segments) {
+            Some(location) => Ok(Ok(location)),
+            None if may_lack => Ok(Err(Lack::Drives)),
+            None => Err(out_of_slabs()),
+        }
+    }
+
+    /// Has `place` find a place for a page of a checkpoint that is being cut. If drives were lost since slabs were kept for it,
+    /// those that are left may have none: then it waits until there is one.
     pub(super) async fn place_patiently(
         &mut self,
         mut place: impl FnMut(&mut OpenRows, &Segments) -> Option<Location>,
@@ -44,17 +73,41 @@ impl Committer {
         }
     }
 
-    /// Whether destage waits for slabs: drives were lost, and only checkpoints have some of what is free on the others, now and with
-    /// the next one. Until then all else goes on.
-    pub(super) fn awaits_slabs(&mut self) -> bool {
-        let (usage, space) = (self.slice.segments.table.usage(), &self.slice.space);
-        let charged = self.slice.buffer.charged_blocks();
-        let wanted = space.checkpoint_slabs() + space.slabs_of_blocks(charged.min(space.step_blocks()));
-        let is_vain = || self.cleaning.in_vain() != InVain::No;
-        let lacks =
-            usage.free_slabs + usage.awaiting_slabs < wanted && (space.is_overdrawn(charged) || is_vain());
-        self.note_slabs(lacks);
-        self.is_short()
+    /// Notes what a batch lacked, some of which was data. Writes are refused from when nothing brings slabs any more until all
+    /// data of a batch finds a place.
+    pub(super) fn note_lack(&mut self, lack: Lack) {
+        let is_short = lack > Lack::Nothing && (self.is_short() || !self.may_slabs_come(lack));
+        self.note_slabs(lack, is_short);
+    }
+
+    /// Notes that nothing is buffered that could lack anything.
+    pub(super) fn lacks_nothing_if_empty(&mut self) {
+        if self.lacks_slabs() && self.slice.buffer.oldest().is_none() {
+            self.note_slabs(Lack::Nothing, false);
+        }
+    }
+
+    /// Whether slabs come without drives that bring some: from other slices, from the next checkpoint, or from the cleaner.
+    fn may_slabs_come(&mut self, lack: Lack) -> bool {
+        let slice = self.slice.clone();
+        if slice.claimable() > 0 {
+            slice.ask_for(slice.space.overhead().segment());
+            return true;
+        }
+        let slabs = self.slabs();
+        if lack == Lack::Room && slabs.free + slabs.coming >= slabs.place_from {
+            return true;
+        }
+        // More was admitted than fits on the drives that are left, however well it is cleaned.
+        if slice.space.is_overdrawn(slice.buffer.charged_blocks()) {
+            return false;
+        }
+        match self.cleaning.in_vain() {
+            // If it is due.
+            InVain::No => slabs.free + slabs.coming < slabs.clean_below,
+            InVain::ForNow | InVain::Retry => self.checkpoints.is_under_way() || slabs.awaits_checkpoint,
+            InVain::Yes => false,
+        }
     }
 
     pub(super) fn claims(&self, slabs: &Slabs) -> Claims {

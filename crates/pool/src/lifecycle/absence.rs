@@ -13,6 +13,12 @@ use std::{sync::Arc, time::Duration};
 
 /// Between two looks whether a loss is settled.
 const SETTLE_EVERY: Duration = Duration::from_millis(1);
+/// How often it is looked while slabs lack.
+const SHORT_TRIES: u32 = 100;
+
+/// Why a drive is not taken back while slabs lack.
+const NO_SLABS: &str = "the pool is full without it, and what was written just before it went away must be destaged first: delete \
+                        volumes or snapshots, or add a drive";
 
 impl Pool {
     /// How long a drive that went away is waited for before what it holds is made again on the others.
@@ -133,13 +139,19 @@ impl Pool {
         let settle = self.slices().iter().map(async |slice| {
             let set_from = slice.log.journal.set_from();
             // Two checkpoints will do: one for the marks, one for the journal.
+            let mut short_for = 0;
             loop {
                 let root = slice.metadata.root();
                 if root.members.get() >= lost_at.0 && root.first_extent.get() >= set_from {
                     return Ok(());
                 }
                 // Lanes leave what began before, which comes free when it is destaged.
-                slice.drain().await?;
+                match slice.drain().await {
+                    // What there is no slab for is carried forward, if it can be.
+                    Err(PoolError::NoSpace) if short_for < SHORT_TRIES => short_for += 1,
+                    Err(PoolError::NoSpace) => return Err(PoolError::Refused(NO_SLABS.to_owned())),
+                    drained => drained?,
+                }
                 let unread = slice.counters.progress.unread_blocks();
                 if unread > 0 {
                     return Err(PoolError::Refused(format!(

@@ -15,6 +15,8 @@ pub(crate) struct Converting {
     moved_bytes: AtomicU64,
     lacks_room: AtomicBool,
     lacks_slabs: AtomicBool,
+    /// What was admitted before a layout was reckoned with is to be destaged.
+    owes_drain: AtomicBool,
 }
 
 impl Converting {
@@ -33,6 +35,19 @@ impl Converting {
     /// A layer is done with.
     pub(crate) fn ended(&self, layer: LayerId) {
         self.layers.lock().remove(&layer);
+    }
+
+    /// Notes that what was admitted so far is to be destaged.
+    pub(super) fn owe_drain(&self) {
+        self.owes_drain.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn owes_drain(&self) -> bool {
+        self.owes_drain.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn drained(&self) {
+        self.owes_drain.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn set_lacks_room(&self, lacks: bool) {

@@ -208,7 +208,11 @@ impl Slice {
         // What was admitted before is destaged while the layout is the old one still.
         if store.note_layouts(transaction.layouts()) {
             store.lay_out_tenants();
+            self.converting().owe_drain();
+        }
+        if self.converting().owes_drain() {
             self.drain().await?;
+            self.converting().drained();
         }
         Ok(())
     }

@@ -99,10 +99,7 @@ impl Pool {
         Box::pin(async move {
             self.stop_waiting_for_room();
             // While all slices serve, everything is destaged and checkpointed.
-            let drained = match self.drain().await {
-                Ok(()) if self.store.is_short_of_slabs() => Err(PoolError::NoSpace),
-                drained => drained,
-            };
+            let drained = self.drain().await;
             for slice in &self.slices {
                 slice.end_commits().await;
             }
@@ -353,7 +350,8 @@ impl Pool {
     /// Destages everything acknowledged before the call, then makes a checkpoint, of all slices at the same time.
     ///
     /// # Errors
-    /// [`PoolError::Offline`] if the pool is or goes offline; what was acknowledged is in the journal then.
+    /// [`PoolError::Offline`] if the pool is or goes offline; what was acknowledged is in the journal then. [`PoolError::NoSpace`] if
+    /// it lost drives and has no slabs for some of it, which stays in the journal.
     pub fn drain(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             join_all(self.slices.iter().map(|slice| slice.drain())).await.into_iter().collect()
@@ -472,19 +470,24 @@ impl Pool {
     /// Waits until a volume that was just forked from another can be copied from: its map is its own, and durable.
     ///
     /// # Errors
-    /// [`PoolError::NoSuchVolume`] if the fork is deleted meanwhile; [`PoolError::Offline`].
+    /// [`PoolError::NoSuchVolume`] if the fork is deleted meanwhile; [`PoolError::Offline`]; [`PoolError::NoSpace`] if there is
+    /// no room on the drives for what is to be destaged.
     pub fn settle_fork(&self, volume: VolumeId) -> Compiled<'_, Result<(), PoolError>> {
-        Box::pin(async move { self.slice_of(volume)?.settle_fork(volume).await })
+        Box::pin(async move {
+            let slice = self.slice_of(volume)?;
+            self.store.unless_short_of_room(slice.settle_fork(volume)).await
+        })
     }
 
     /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted.
     ///
     /// # Errors
-    /// [`PoolError::Offline`] if the pool is or goes offline.
+    /// [`PoolError::Offline`] if the pool is or goes offline; [`PoolError::NoSpace`] if there is no room on the drives
+    /// for what is to be destaged.
     pub fn settle_copies(&self) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             for slice in &self.slices {
-                slice.settle_copies().await?;
+                self.store.unless_short_of_room(slice.settle_copies()).await?;
             }
             Ok(())
         })

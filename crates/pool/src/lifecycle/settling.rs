@@ -81,7 +81,11 @@ impl Slice {
                 tracing::debug!(%error, "no other drive votes in the place of a lost one so far");
             }
             self.front.placer.seal_idle();
-            self.drain().await?;
+            match self.drain().await {
+                // What there are no slabs for stays in the journal.
+                Err(PoolError::NoSpace) => self.store.until_room().await,
+                drained => drained?,
+            }
             let is_at_end = pause == PAUSE_MOST && !self.is_bare_beside_journal();
             if self.counters.progress.unread_blocks() > 0 && is_at_end {
                 // They wait for drives, they could not be carried forward, and the journal keeps what came after them.

@@ -92,11 +92,6 @@ impl Space {
         taken > self.replace_limit.load(Ordering::Relaxed)
     }
 
-    /// Net slabs that so many blocks take at the most, with one that is begun last.
-    pub(crate) fn slabs_of_blocks(&self, blocks: u64) -> u64 {
-        (blocks * self.block_bytes).div_ceil(self.filled_bytes) + self.overhead().segment()
-    }
-
     /// How many slabs more it takes to promise `pending` too. `shares`: layers share maps by then.
     pub(crate) fn slabs_short_of(&self, pending: Promise, charged: u64, shares: bool) -> u64 {
         let reserved = *self.reserved.lock();

@@ -339,6 +339,11 @@ impl Space {
         self.metadata_slabs(self.checkpoint_bytes())
     }
 
+    /// Free slabs from which data of a pool that lost drives is placed: then checkpoints have theirs.
+    pub(crate) fn place_from(&self) -> u64 {
+        self.checkpoint_slabs() + self.overhead().segment()
+    }
+
     /// The most that a checkpoint writes.
     pub(crate) fn checkpoint_bytes(&self) -> u64 {
         self.checkpoint_bytes + self.catalog_bytes.load(Ordering::Relaxed)

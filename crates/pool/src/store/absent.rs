@@ -90,9 +90,14 @@ impl Store {
         let mut given_up = Vec::new();
         for drive in due {
             // NOTE: one at a time. When one of two is given up, the other may hold the last copy.
-            if !self.holds_last(&self.members(), drive) {
-                self.fail_drive(drive).await?;
-                given_up.push(drive);
+            if self.holds_last(&self.members(), drive) {
+                continue;
+            }
+            match self.fail_drive(drive).await {
+                Ok(_) => given_up.push(drive),
+                // Another was lost in between.
+                Err(PoolError::Refused(why)) => tracing::debug!(why, "an absent drive is waited for further"),
+                Err(error) => return Err(error),
             }
         }
         Ok(given_up)

@@ -76,7 +76,12 @@ impl Store {
         Ok(is_new)
     }
 
+    /// Marks a drive, if the pool goes by it still: another operation of the drive may have been told of first, and what the drive
+    /// holds was looked at then.
     pub(super) fn mark_lost(&self, members: &mut Members, index: DriveIndex, is_away: bool, loss: Loss) {
+        if members.get(index).is_none_or(|member| !member.is_needed()) {
+            return;
+        }
         let now_ms = self.absence.now_ms();
         match loss {
             // It must be able to come back, also if it leaves or answered with errors.

@@ -10,9 +10,11 @@
 //!    destaged. Reads go on.
 //! 3. A pool that is closed meanwhile stops as if it were killed: the next opening replays the journal.
 //!
-//! Without slabs, too, the committer keeps what it has none for, and hosts are refused, until slabs come free or a drive brings
-//! some that is added, grows or comes back. As a rule the committer sees that before it begins to destage, and does all else
-//! meanwhile. A pool that lost no drive lacks none: there it would be an error of its accounting.
+//! Slabs lack when drives were lost that some were counted on. Of what is to be destaged the committer leaves in the buffer what
+//! it finds no slab for; checkpoints keep theirs, and all else goes on. Slabs may come from the next checkpoint, from the cleaner
+//! or from other slices: then hosts wait. If nothing brings any, hosts are refused until all data of a batch finds a place again,
+//! because something was deleted, or because a drive brings slabs that is added, grows or comes back. A pool that lost no drive
+//! lacks none: there it would be an error of its accounting.
 
 use super::Store;
 use crate::error::PoolError;
@@ -41,7 +43,7 @@ pub(super) struct Shortage {
 struct Waiting {
     /// How many rows wait, by the drive that has no room for them.
     rows: BTreeMap<String, u32>,
-    /// How many slices wait for a slab.
+    /// How many slices lack slabs.
     slices: u32,
 }
 
@@ -116,6 +118,11 @@ impl Store {
         self.health.until(|| self.is_short_of_room().then_some(())).await;
     }
 
+    /// Waits until writes that need room are not refused any more, or the pool is offline.
+    pub(crate) async fn until_room(&self) {
+        self.health.until(|| (!self.is_short_of_room() || self.health.is_failed()).then_some(())).await;
+    }
+
     /// Work that waits for the committer, unless that waits for room itself: then it is refused, and may be left half done.
     pub(crate) async fn unless_short_of_room<T>(
         &self,
@@ -140,9 +147,14 @@ impl Store {
         WaitsForRoom { store: self, drive: drive.to_owned() }
     }
 
+    /// Whether slabs may lack for what was admitted: drives were lost since.
+    pub(crate) fn may_lack_slabs(&self) -> bool {
+        self.has_lost_drives() || self.absent_drives().next().is_some()
+    }
+
     /// Begins to wait for slabs. `None`: no drive was lost, so there are slabs for all that was admitted.
     pub(crate) fn wait_for_slabs(self: &Arc<Self>) -> Option<WaitsForSlabs> {
-        if !self.has_lost_drives() && self.absent_drives().next().is_none() {
+        if !self.may_lack_slabs() {
             return None;
         }
         self.shortage.begin(None);

@@ -2,6 +2,7 @@
 //! all can be read again when the drives are back.
 
 use crate::rig::{Rig, create, options, pattern, read};
+use futures_util::future::join;
 use quoin_base::{ByteRange, DriveIndex, MIB, VolumeId};
 use quoin_drive::MemberState;
 use quoin_pool::{Pool, PoolError, PoolOptions, PoolState, Protection};
@@ -142,6 +143,32 @@ fn what_two_drives_alone_have_is_there_again_when_they_are() {
                 assert_eq!(unreadable(&pool, new, 3000).await, 0, "{text}");
             });
         }
+    }
+}
+
+#[test]
+fn a_drive_with_the_last_copy_stays_absent_however_many_operations_of_it_fail() {
+    for seed in 1..=12 {
+        let rig = Rig::of_drives(seed, "mirror".parse().unwrap(), 4, 48 * MIB);
+        let pool = rig.open();
+        let disks = rig.disks.clone();
+        rig.run(|_| async move {
+            let (old, other) = (create(&pool).await, create(&pool).await);
+            fill(&pool, old, 0).await;
+            pool.drain().await.unwrap();
+            disks[0].vanish();
+            fill(&pool, other, 1000).await;
+            pool.drain().await.unwrap();
+            disks[SECOND as usize].fail();
+            // Records, rows and a checkpoint go to it at the same time.
+            let (rows, records) = (async { pool.drain().await.unwrap() }, fill(&pool, other, 2000));
+            join(rows, records).await;
+            pool.drain().await.unwrap();
+            assert_eq!(state(&pool, SECOND), MemberState::Absent, "{seed}");
+            disks[SECOND as usize].revive();
+            pool.take_back(disks[SECOND as usize].clone()).await.unwrap();
+            assert_eq!(unreadable(&pool, old, 0).await, 0, "{seed}");
+        });
     }
 }
 

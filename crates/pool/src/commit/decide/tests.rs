@@ -20,7 +20,14 @@ fn idle() -> Figures {
             age: seconds(99),
             most_age: seconds(30),
         },
-        slabs: Slabs { free: 50, coming: 0, awaits_checkpoint: false, checkpoint_below: 10, clean_below: 20 },
+        slabs: Slabs {
+            free: 50,
+            coming: 0,
+            awaits_checkpoint: false,
+            place_from: 5,
+            checkpoint_below: 10,
+            clean_below: 20,
+        },
         claims: Claims {
             slices: 1,
             nobodys: 0,

@@ -199,7 +199,11 @@ impl Scrub {
             }
         }
         if !not_yet.is_empty() {
-            slice.drain().await?;
+            match slice.drain().await {
+                // What there are no slabs for stays in the journal.
+                Ok(()) | Err(PoolError::NoSpace) => {}
+                Err(error) => return Err(error),
+            }
         }
         for (id, segment) in not_yet {
             match self.compare(id, &segment, &mut doubtful, pace).await? {

@@ -1,0 +1,136 @@
+//! Places for what is destaged: a block number each, and a place in a row for data.
+
+use crate::{
+    buffer::{BlockKey, TakenBlock},
+    bugs::{Bug, planted},
+    commit::{
+        committer::Committer,
+        compose::Whole,
+        composed::{Composed, Composition},
+        slabs::Lack,
+    },
+    error::PoolError,
+    fork::layer::Layer,
+    format::{BlockInfo, CopySource, Location, RowContent},
+    maps::blocks::{BlockPlace, LOST},
+};
+use quoin_base::{BlockNumber, LayerId, Layout};
+use quoin_world::atomic::Ordering;
+use std::sync::Arc;
+
+/// A block number and what it stands for.
+#[derive(Clone, Copy)]
+pub(super) struct Placed {
+    pub number: BlockNumber,
+    pub is: Placement,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Placement {
+    /// A new block, whose entry will say this.
+    New(BlockPlace),
+    /// A block that there is, which this layer owns too.
+    Shared(LayerId),
+}
+
+/// How segments of a layer are tagged that what is placed goes to: blocks of a layer are together.
+type Tag = Option<(LayerId, Option<Layout>)>;
+
+impl Committer {
+    /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
+    /// block. What there is no slab for goes back into the buffer, and what it lacks is returned.
+    pub(super) async fn place(
+        &mut self,
+        composed: &mut Vec<Composed>,
+    ) -> Result<(Vec<Option<Placed>>, Lack), PoolError> {
+        self.rows.data.spread_over(self.slice.spread());
+        let mut places = Vec::with_capacity(composed.len());
+        let (mut lack, mut any_data, mut tag) = (Lack::Nothing, false, None);
+        for block in std::mem::take(composed) {
+            // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
+            let place = match &block.content {
+                Composition::Unmapped | Composition::Unread { .. } => None,
+                Composition::Shared { number, owner } => {
+                    Some(Placed { number: *number, is: Placement::Shared(*owner) })
+                }
+                Composition::Placed { block: placed, number } => {
+                    self.note_tag(&block, self.slice.segments.table.tag(placed.location.segment()));
+                    let info = BlockInfo::new(placed.crc, 1, BlockInfo::STORED);
+                    let place = BlockPlace { location: placed.location, info };
+                    Some(Placed { number: *number, is: Placement::New(place) })
+                }
+                Composition::Lost => {
+                    let place = BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) };
+                    Some(Placed { number: self.take_block_number().await?, is: Placement::New(place) })
+                }
+                Composition::Data(whole) => {
+                    any_data = true;
+                    match self.place_whole(&block, whole, &mut tag).await? {
+                        Ok(placed) => Some(placed),
+                        Err(lacking) => {
+                            lack = lack.max(lacking);
+                            self.put_unplaced_back(&block.taken);
+                            continue;
+                        }
+                    }
+                }
+            };
+            places.push(place);
+            composed.push(block);
+        }
+        if any_data {
+            self.note_lack(lack);
+        }
+        Ok((places, lack))
+    }
+
+    async fn place_whole(
+        &mut self,
+        block: &Composed,
+        whole: &Whole,
+        tag_of: &mut Tag,
+    ) -> Result<Result<Placed, Lack>, PoolError> {
+        let (number, generation) = (self.take_block_number().await?, self.first_without());
+        let BlockKey { layer, index, .. } = block.taken.key;
+        let tag = match *tag_of {
+            Some((of, tag)) if of == layer => tag,
+            _ => {
+                let wanted = block.layer.as_ref().and_then(|layer| layer.volume.layout());
+                let tag = self.slice.segments.table.tag_of(wanted);
+                self.note_tag(block, tag);
+                tag
+            }
+        };
+        *tag_of = Some((layer, tag));
+        let content = RowContent::block(number, CopySource { layer, index });
+        let placed = self.place_data(|rows, segments| {
+            rows.data.place(segments, tag, content, whole.data.len(), generation)
+        })?;
+        Ok(match placed {
+            Ok(location) => {
+                self.rows.data.push_data(whole.data.clone());
+                let info = BlockInfo::new(whole.crc, 1, BlockInfo::STORED);
+                Ok(Placed { number, is: Placement::New(BlockPlace { location, info }) })
+            }
+            Err(lack) => {
+                self.blocks.numbers.put_back(number);
+                Err(lack)
+            }
+        })
+    }
+
+    /// All others have a turn before it is tried again.
+    fn put_unplaced_back(&self, taken: &TakenBlock) {
+        self.slice.buffer.put_back(taken, self.slice.log.journal.newest_sequence());
+    }
+
+    /// Notes that the layer of a block gets something in a segment with this tag. If that is not how the rest of it is laid out,
+    /// because drives allow another layout than before, it is looked through even if drives are as before by then.
+    fn note_tag(&self, block: &Composed, tag: Option<Layout>) {
+        let layers = self.slice.forks.read();
+        let gets = |layer: &Arc<Layer>| !planted(Bug::PublishAsPlaced) && layer.gets(tag, &layers);
+        if block.layer.as_ref().is_some_and(gets) {
+            layers.laid_out.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
