@@ -11,13 +11,16 @@ use crate::{
     events::Told,
     words::shortened,
 };
+use futures_util::future::{Either, select};
 use quoin_api::{self as api, CopyState, Severity};
 use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, CopyRecord, CopySpec, RangeCopy};
+use quoin_volume::{BlockDevice, CopyRecord, CopySpec, DeviceError, RangeCopy};
 use quoin_world::Thread;
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use uuid::Uuid;
 
+/// How often a copy that cannot begin looks whether it is cancelled.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often a request that cancels a copy checks whether the copy has ended.
 const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -141,15 +144,17 @@ impl Array {
     }
 
     async fn copy_all(&self, job: &Job, copy: &RangeCopy) -> Outcome {
-        if let Err(error) = copy.settle().await {
-            return Outcome::Failed(error.to_string());
+        match self.settle(job, copy).await {
+            None => return Outcome::Cancelled,
+            Some(Err(error)) => return Outcome::Failed(error.to_string()),
+            Some(Ok(())) => {}
         }
         loop {
             let done = job.done_bytes();
             if done >= job.record().length_bytes {
                 return Outcome::Done;
             }
-            if job.is_cancelled() || self.life().is_stopping() {
+            if self.is_to_end(job) {
                 return Outcome::Cancelled;
             }
             match copy.step(done).await {
@@ -161,6 +166,23 @@ impl Array {
             }
             self.world().yield_now().await;
         }
+    }
+
+    /// Waits until a copy can begin, which may be when drives are back; `None` if it is cancelled before.
+    async fn settle(&self, job: &Job, copy: &RangeCopy) -> Option<Result<(), DeviceError>> {
+        let cancelled = async {
+            while !self.is_to_end(job) {
+                self.world().sleep(LOOK_EVERY).await;
+            }
+        };
+        match select(pin!(copy.settle()), pin!(cancelled)).await {
+            Either::Left((settled, _)) => Some(settled),
+            Either::Right(((), _)) => None,
+        }
+    }
+
+    fn is_to_end(&self, job: &Job) -> bool {
+        job.is_cancelled() || self.life().is_stopping()
     }
 
     /// Ends a copy that has stopped copying, if the pool is open.

@@ -1,15 +1,18 @@
 //! Drives that die, and those that hang.
 
-use crate::{boot::BootRun, choices::Faults};
+use crate::{boot::BootRun, choices::Faults, client::Shared};
 use quoin_drive::{MemberState, Probe, probe};
-use quoin_pool::{Pool, PoolError};
-use quoin_world::{Thread, World};
+use quoin_pool::{Pool, PoolError, PoolState};
+use quoin_world::{Disk, Thread, World};
 use rand::RngExt;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+/// How long a drive is dead at least that the pool waits for.
+const WORKS_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 impl BootRun {
-    /// One dies a while after the pool was opened.
-    pub(crate) fn let_a_drive_die(&mut self) {
+    /// One dies a while after the pool was opened. If the pool waits for it, it works again later.
+    pub(crate) fn let_a_drive_die(&mut self, pool: &Arc<Pool>) {
         if self.faults != Faults::Death || !self.shared.may_fail {
             return;
         }
@@ -17,12 +20,23 @@ impl BootRun {
         let disks: Vec<_> = self.disks.iter().chain(spare).collect();
         let disk = disks[self.rng.random_range(0..disks.len())].clone();
         let after = Duration::from_micros(self.rng.random_range(100..60_000));
+        let (shared, pool, admitted) = (self.shared.clone(), pool.clone(), self.admitted.clone());
         let world = self.shared.world.clone();
         self.shared.world.spawn(
             Thread::Background,
             Box::pin(async move {
                 world.sleep(after).await;
                 disk.fail();
+                while !matches!(pool.state(), PoolState::Offline { .. }) {
+                    world.sleep(WORKS_AGAIN_AFTER).await;
+                    if !is_any_absent(&pool) {
+                        continue;
+                    }
+                    disk.revive();
+                    if let Err(violation) = take_back(&shared, &pool, &admitted).await {
+                        shared.violated(violation);
+                    }
+                }
             }),
         );
     }
@@ -59,25 +73,39 @@ impl BootRun {
 
     /// Drives that died when they held the last copy of something are absent, and work again.
     pub(crate) async fn take_back_dead(&self, pool: &Pool) -> Result<(), String> {
-        if self.faults != Faults::Death {
-            return Ok(());
+        if self.faults == Faults::Death {
+            take_back(&self.shared, pool, &self.admitted).await
+        } else {
+            Ok(())
         }
-        let is_absent = |index| pool.members().get(index).is_some_and(|m| m.state == MemberState::Absent);
-        for disk in &self.admitted {
-            let index = match probe(disk).await {
-                Ok(Probe::Quoin(label)) => label.index,
-                _ => continue,
-            };
-            if !is_absent(index) {
-                continue;
-            }
-            match pool.take_back(disk.clone()).await {
-                Ok(_) => self.shared.totals.lock().returned_drives += 1,
-                // It waits for others.
-                Err(PoolError::Refused(_)) => {}
-                Err(error) => self.shared.excuse(pool, "taking a drive back", &error)?,
-            }
-        }
-        Ok(())
     }
+}
+
+fn is_any_absent(pool: &Pool) -> bool {
+    pool.members().all.iter().any(|member| member.state == MemberState::Absent)
+}
+
+async fn take_back(shared: &Shared, pool: &Pool, admitted: &[Arc<dyn Disk>]) -> Result<(), String> {
+    let is_absent = |index| pool.members().get(index).is_some_and(|m| m.state == MemberState::Absent);
+    for disk in admitted {
+        let index = match probe(disk).await {
+            Ok(Probe::Quoin(label)) => label.index,
+            _ => continue,
+        };
+        if !is_absent(index) {
+            continue;
+        }
+        let taken = if pool.is_lent(index) {
+            pool.finish_taking_back(index).await.map(|_| index)
+        } else {
+            pool.take_back(disk.clone()).await
+        };
+        match taken {
+            Ok(_) => shared.totals.lock().returned_drives += 1,
+            // It waits for others, or died again.
+            Err(PoolError::Refused(_) | PoolError::Drive(_)) => {}
+            Err(error) => shared.excuse(pool, "taking a drive back", &error)?,
+        }
+    }
+    Ok(())
 }

@@ -36,8 +36,9 @@ impl Shared {
 
     /// Whether the drives that are left have no room for what is there and promised.
     pub(crate) fn lacks_promised(&self, pool: &Pool) -> bool {
-        let stats = pool.stats();
-        let is_overdrawn = stats.usable_bytes < stats.live_bytes + stats.reserved_unmapped_bytes;
+        let (stats, protection) = (pool.stats(), pool.protection());
+        let is_overdrawn = stats.usable_bytes < stats.live_bytes + stats.reserved_unmapped_bytes
+            || protection.layout_now != protection.layout;
         pool.is_short_of_slabs() || has_lost_drives(pool) && is_overdrawn
     }
 }
