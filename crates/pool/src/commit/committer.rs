@@ -16,7 +16,6 @@ use crate::{
         looks::Looks,
         requests::Request,
         retries::Retries,
-        slabs::Lack,
     },
     error::PoolError,
     fork::layer::Layer,
@@ -39,6 +38,8 @@ const TICK: Duration = Duration::from_millis(500);
 const PENDING_TICK: Duration = Duration::from_millis(50);
 /// And when writers are waiting or about to.
 const PRESSED_TICK: Duration = Duration::from_millis(2);
+/// How often a drain waits for slabs that are about to come.
+const DRAIN_WAITS: u32 = 1000;
 /// How often in a row destage waits for the cleaner to find slabs.
 const LONGEST_YIELD: u32 = 64;
 
@@ -51,7 +52,7 @@ pub(crate) struct Committer {
     pub(super) rows: OpenRows,
     pub(super) cleaning: Cleaning,
     conversions: Conversions,
-    /// Blocks that could not be completed because a drive failed to read.
+    /// Blocks that could not be completed because a drive failed to read, or not be placed.
     pub(super) retries: Retries,
     pub(super) looks: Looks,
     pub(super) round: Round,
@@ -59,9 +60,7 @@ pub(crate) struct Committer {
     pub(super) sifting: Option<Arc<Layer>>,
     /// How often destage waited for the cleaner in a row.
     yielded: u32,
-    /// What the last data lacked that was to be destaged.
-    lack: Lack,
-    /// While nothing brings slabs for it.
+    /// While nothing brings slabs for what is to be destaged.
     short: Option<WaitsForSlabs>,
 }
 
@@ -114,7 +113,6 @@ impl Committer {
             round: Round::default(),
             sifting,
             yielded: 0,
-            lack: Lack::Nothing,
             short: None,
             slice,
         }
@@ -175,15 +173,14 @@ impl Committer {
         self.short.is_some()
     }
 
-    /// Whether there was no slab for the last data that was to be destaged.
+    /// Whether there is no slab for some of it.
     pub(super) fn lacks_slabs(&self) -> bool {
-        self.lack > Lack::Nothing
+        self.retries.is_any_unplaced()
     }
 
-    /// Notes what data lacks, which can only be if drives were lost, and whether none of it comes. Writes that need room are
-    /// refused then.
-    pub(super) fn note_slabs(&mut self, lack: Lack, is_short: bool) {
-        self.lack = lack;
+    /// Notes whether data lacks slabs, which can only be if drives were lost, and none comes. Writes that need room are refused
+    /// then.
+    pub(super) fn note_slabs(&mut self, is_short: bool) {
         if !is_short {
             self.short = None;
         } else if self.short.is_none() {
@@ -354,25 +351,27 @@ impl Committer {
         self.round.draining = Some(self.slice.log.journal.peek_sequence());
         // From the first step of a round on, until a whole round does nothing.
         (self.round.turn, self.round.did) = (Turn::Lend, false);
-        let is_short = loop {
+        let mut waits = 0;
+        loop {
             let step = self.decide().await?;
             match self.carry_out(step).await? {
-                Outcome::Idle if self.is_short() || !self.lacks_slabs() => break self.is_short(),
+                Outcome::Idle if self.is_short() || !self.lacks_slabs() || waits == DRAIN_WAITS => break,
+                // Slabs are about to come.
                 Outcome::Idle => {
-                    // Slabs are about to come. What waits for them went back to the end of the queue.
+                    waits += 1;
                     self.slice.world().sleep(PRESSED_TICK).await;
-                    self.round.draining = Some(self.slice.log.journal.peek_sequence());
                 }
                 Outcome::Did | Outcome::Stop => self.slice.world().yield_now().await,
             }
-        };
+        }
+        let is_left = self.lacks_slabs();
         // NOTE: sealed before the checkpoint, which then holds these segments as ones that nothing is added to.
         self.round.draining = None;
         let generation = self.first_without();
         self.rows.data.seal(&self.slice.segments, generation);
         self.rows.cleaned.seal(&self.slice.segments, generation);
         self.checkpoint().await?;
-        if is_short { Err(PoolError::NoSpace) } else { Ok(()) }
+        if is_left { Err(PoolError::NoSpace) } else { Ok(()) }
     }
 
     /// Does the same, and seals the segment that metadata is added to: the checkpoint then opens another.

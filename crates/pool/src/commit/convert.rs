@@ -105,12 +105,10 @@ impl Committer {
             self.conversions().walk = Some(walk);
             return Ok(false);
         }
-        let began = slice.world().now();
+        let (began, tag) = (slice.world().now(), walk.tag);
         // The blocks of some leaves that lie otherwise.
-        let tag = walk.tag;
         let (mut blocks, mut leaves) = (Vec::new(), 0);
-        let mut allowance = self.allowance_to_convert();
-        let mut changed = BTreeSet::new();
+        let (mut allowance, mut changed) = (self.allowance_to_convert(), BTreeSet::new());
         let mut is_done = false;
         while leaves < STEP_LEAVES && allowance.bytes > 0 {
             let Some(leaf) = self.next_own_leaf(&layer, &mut walk).await? else {
@@ -129,7 +127,7 @@ impl Committer {
         // What takes more room than it does now needs it.
         if self.takes_more(tag, &blocks) && !slice.has_room_to_convert(&layer, blocks.len() as u64) {
             slice.converting().set_lacks_room(true);
-            walk.from = blocks.iter().map(|block: &LiveBlock| block.address.index).min().unwrap_or(walk.from);
+            walk.from = first_of(&blocks, &walk);
             self.conversions().walk = Some(walk);
             return Ok(false);
         }
@@ -139,9 +137,15 @@ impl Committer {
             walk.mixes += 1;
         }
         // What can be read goes to its new place.
-        let met = blocks.len();
+        let (met, first) = (blocks.len(), first_of(&blocks, &walk));
         self.read_live(&mut blocks).await;
         let moved = self.move_blocks(blocks).await?;
+        if moved.unplaced > 0 {
+            // What has found a place is not among these when they are met again.
+            walk.from = first;
+            self.conversions().walk = Some(walk);
+            return Ok(false);
+        }
         walk.is_incomplete |= moved.blocks < met;
         slice.converting().moved(layer.id, walk.met_blocks, moved.bytes);
         if is_done {
@@ -350,6 +354,8 @@ impl Committer {
     pub(super) async fn move_blocks(&mut self, mut blocks: Vec<LiveBlock>) -> Result<Moved, PoolError> {
         let slice = self.slice.clone();
         self.sort_by_address(&mut blocks);
+        let opens_from = self.opens_from(slice.space.clean_from());
+        self.rows.cleaned.open_from(opens_from);
         let mut moves = Vec::with_capacity(blocks.len());
         let mut moved = Moved::default();
         for LiveBlock { number, place, address, stored, layout } in blocks {
@@ -360,10 +366,10 @@ impl Committer {
                 "block {number} is moved as long as it is"
             );
             let (content, generation) = (RowContent::block(number, address), self.first_without());
-            let placed = self.place_data(|rows, segments| {
-                rows.cleaned.place(segments, layout, content, stored.len(), generation)
-            })?;
-            let Ok(location) = placed else {
+            let rows = &mut self.rows.cleaned;
+            let Some(location) = rows.place(&slice.segments, layout, content, stored.len(), generation)
+            else {
+                self.lack(opens_from)?;
                 moved.unplaced += 1;
                 continue;
             };
@@ -379,4 +385,9 @@ impl Committer {
         self.publish_moves_last(&moves).await?;
         Ok(moved)
     }
+}
+
+/// Where a walk goes on that is to meet these again.
+fn first_of(blocks: &[LiveBlock], walk: &Walk) -> BlockIndex {
+    blocks.iter().map(|block| block.address.index).min().unwrap_or(walk.from)
 }

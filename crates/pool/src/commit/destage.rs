@@ -252,6 +252,7 @@ impl Committer {
         self.destages();
         // What cannot be read now goes back into the buffer.
         self.put_unread_back(&mut batch).await;
+        self.note_lack(None);
         let is_news = self.count_stuck(batch.is_empty());
         if !batch.is_empty() {
             return Ok(Some(batch));
@@ -388,8 +389,9 @@ impl Committer {
         for mut block in std::mem::take(composed) {
             let key = block.taken.key;
             match block.content {
-                Composition::Unread { tried: true } => {}
+                Composition::Unread { tried: true } => self.retries.note_unplaced(key, false),
                 Composition::Unread { tried: false } => {
+                    self.retries.note_unplaced(key, false);
                     slice.buffer.put_back(&block.taken, slice.log.journal.newest_sequence());
                     continue;
                 }

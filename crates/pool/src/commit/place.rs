@@ -14,7 +14,7 @@ use crate::{
     format::{BlockInfo, CopySource, Location, RowContent},
     maps::blocks::{BlockPlace, LOST},
 };
-use quoin_base::{BlockNumber, LayerId, Layout};
+use quoin_base::{BlockNumber, LayerId, Layout, Sequence};
 use quoin_world::atomic::Ordering;
 use std::sync::Arc;
 
@@ -38,12 +38,14 @@ type Tag = Option<(LayerId, Option<Layout>)>;
 
 impl Committer {
     /// Plans rows for the data, under new block numbers. In the order of `composed`; `None` for what needs no
-    /// block. What there is no slab for goes back into the buffer, and what it lacks is returned.
+    /// block. What there is no slab for goes back into the buffer; what it lacks is returned.
     pub(super) async fn place(
         &mut self,
         composed: &mut Vec<Composed>,
     ) -> Result<(Vec<Option<Placed>>, Lack), PoolError> {
+        let opens_from = self.opens_from(self.slice.space.place_from());
         self.rows.data.spread_over(self.slice.spread());
+        self.rows.data.open_from(opens_from);
         let mut places = Vec::with_capacity(composed.len());
         let (mut lack, mut any_data, mut tag) = (Lack::Nothing, false, None);
         for block in std::mem::take(composed) {
@@ -65,31 +67,30 @@ impl Committer {
                 }
                 Composition::Data(whole) => {
                     any_data = true;
-                    match self.place_whole(&block, whole, &mut tag).await? {
-                        Ok(placed) => Some(placed),
-                        Err(lacking) => {
-                            lack = lack.max(lacking);
-                            self.put_unplaced_back(&block.taken);
-                            continue;
-                        }
+                    let placed = self.place_whole(&block, whole, &mut tag).await?;
+                    if placed.is_none() {
+                        lack = lack.max(self.lack(opens_from)?);
+                        self.put_unplaced_back(&block.taken);
+                        continue;
                     }
+                    placed
                 }
             };
+            self.retries.note_unplaced(block.taken.key, false);
             places.push(place);
             composed.push(block);
         }
-        if any_data {
-            self.note_lack(lack);
-        }
+        self.note_lack(any_data.then_some(lack));
         Ok((places, lack))
     }
 
+    /// A place for a whole block; `None` if there is no slab for it.
     async fn place_whole(
         &mut self,
         block: &Composed,
         whole: &Whole,
         tag_of: &mut Tag,
-    ) -> Result<Result<Placed, Lack>, PoolError> {
+    ) -> Result<Option<Placed>, PoolError> {
         let (number, generation) = (self.take_block_number().await?, self.first_without());
         let BlockKey { layer, index, .. } = block.taken.key;
         let tag = match *tag_of {
@@ -103,25 +104,23 @@ impl Committer {
         };
         *tag_of = Some((layer, tag));
         let content = RowContent::block(number, CopySource { layer, index });
-        let placed = self.place_data(|rows, segments| {
-            rows.data.place(segments, tag, content, whole.data.len(), generation)
-        })?;
-        Ok(match placed {
-            Ok(location) => {
-                self.rows.data.push_data(whole.data.clone());
-                let info = BlockInfo::new(whole.crc, 1, BlockInfo::STORED);
-                Ok(Placed { number, is: Placement::New(BlockPlace { location, info }) })
-            }
-            Err(lack) => {
-                self.blocks.numbers.put_back(number);
-                Err(lack)
-            }
-        })
+        let len = whole.data.len();
+        let Some(location) = self.rows.data.place(&self.slice.segments, tag, content, len, generation) else {
+            self.blocks.numbers.put_back(number);
+            return Ok(None);
+        };
+        self.rows.data.push_data(whole.data.clone());
+        let info = BlockInfo::new(whole.crc, 1, BlockInfo::STORED);
+        Ok(Some(Placed { number, is: Placement::New(BlockPlace { location, info }) }))
     }
 
-    /// All others have a turn before it is tried again.
-    fn put_unplaced_back(&self, taken: &TakenBlock) {
-        self.slice.buffer.put_back(taken, self.slice.log.journal.newest_sequence());
+    /// All others have a turn before it is tried again. What is being drained stays among that.
+    fn put_unplaced_back(&mut self, taken: &TakenBlock) {
+        let newest = self.slice.log.journal.newest_sequence();
+        let last =
+            self.round.draining.map_or(newest, |before| newest.min(Sequence(before.0.saturating_sub(1))));
+        self.slice.buffer.put_back(taken, last);
+        self.retries.note_unplaced(taken.key, true);
     }
 
     /// Notes that the layer of a block gets something in a segment with this tag. If that is not how the rest of it is laid out,

@@ -4,16 +4,20 @@
 use crate::buffer::BlockKey;
 use quoin_base::{LayerId, Sequence};
 use quoin_world::Nanos;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// How long a block rests when it has failed once, and at the longest.
 const REST_FIRST: Duration = Duration::from_millis(2);
 const REST_MOST: Duration = Duration::from_secs(1);
 
-/// Blocks that could not be put together, because a drive failed to read a part of each.
+/// Blocks that could not be put together, because a drive failed to read a part of each, and those that found no slab.
 #[derive(Default)]
 pub(crate) struct Retries {
     unread: BTreeMap<BlockKey, Unread>,
+    unplaced: BTreeSet<BlockKey>,
     /// How many extents the journal had taken when all that waits was carried forward last.
     pub(super) carried_at: u64,
     /// When it is looked again whether it can be.
@@ -89,6 +93,25 @@ impl Retries {
         if unread.newest == before {
             unread.newest = newest;
         }
+    }
+
+    /// Notes that there is no slab for a block, or that it waits for none: it has a place, or needs none now.
+    pub(super) fn note_unplaced(&mut self, key: BlockKey, is_unplaced: bool) {
+        if is_unplaced {
+            self.unplaced.insert(key);
+        } else if self.is_any_unplaced() {
+            self.unplaced.remove(&key);
+        }
+    }
+
+    /// Whether there is no slab for some block.
+    pub(super) fn is_any_unplaced(&self) -> bool {
+        !self.unplaced.is_empty()
+    }
+
+    /// Notes that no block waits for slabs.
+    pub(super) fn forget_unplaced(&mut self) {
+        self.unplaced.clear();
     }
 
     /// Notes that a block is tried no more.

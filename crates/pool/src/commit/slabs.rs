@@ -28,21 +28,18 @@ pub(super) enum Lack {
 }
 
 impl Committer {
-    /// Finds a place for what was admitted, with `place`. What it lacks, if drives were lost and those that are left have no slab
-    /// for it beside those kept for checkpoints.
-    pub(super) fn place_data(
-        &mut self,
-        place: impl FnOnce(&mut OpenRows, &Segments) -> Option<Location>,
-    ) -> Result<Result<Location, Lack>, PoolError> {
-        let slice = self.slice.clone();
-        let may_lack = slice.store.may_lack_slabs();
-        if may_lack && slice.segments.table.usage().free_slabs < slice.space.place_from() {
-            return Ok(Err(Lack::Room));
-        }
-        match place(&mut self.rows, &slice.segments) {
-            Some(location) => Ok(Ok(location)),
-            None if may_lack => Ok(Err(Lack::Drives)),
-            None => Err(out_of_slabs()),
+    /// So many slabs must be free for segments to be opened for data that was admitted: `from`, if drives were lost, so that those
+    /// that are left may lack some.
+    pub(super) fn opens_from(&self, from: u64) -> u64 {
+        if self.slice.store.may_lack_slabs() { from } else { 0 }
+    }
+
+    /// What there was no place for lacks, with segments opened only while `opens_from` slabs are free.
+    pub(super) fn lack(&self, opens_from: u64) -> Result<Lack, PoolError> {
+        match self.slice.segments.table.usage().free_slabs {
+            _ if opens_from == 0 => Err(out_of_slabs()),
+            free if free < opens_from => Ok(Lack::Room),
+            _ => Ok(Lack::Drives),
         }
     }
 
@@ -64,7 +61,9 @@ impl Committer {
                 self.committed();
             }
             if !slice.store.may_retry(slice.world()).await? {
-                return Err(PoolError::NoSpace);
+                // The pool is being closed, and what was cut is not written.
+                slice.store.health().fail(PoolError::NoSpace.to_string());
+                return Err(slice.store.health().error());
             }
             // What came free, and what drives brought.
             self.land()?;
@@ -73,24 +72,30 @@ impl Committer {
         }
     }
 
-    /// Notes what a batch lacked, some of which was data. Writes are refused from when nothing brings slabs any more until all
-    /// data of a batch finds a place.
-    pub(super) fn note_lack(&mut self, lack: Lack) {
-        let is_short = lack > Lack::Nothing && (self.is_short() || !self.may_slabs_come(lack));
-        self.note_slabs(lack, is_short);
+    /// Notes what a batch lacked; `None` if none of it was data. Writes are refused from when nothing brings slabs any more until
+    /// all data of a batch finds a place, or none is left that waits.
+    pub(super) fn note_lack(&mut self, lack: Option<Lack>) {
+        let is_short = match lack {
+            _ if !self.lacks_slabs() => false,
+            None => return,
+            Some(Lack::Nothing) => false,
+            Some(lack) => self.is_short() || !self.may_slabs_come(lack),
+        };
+        self.note_slabs(is_short);
     }
 
     /// Notes that nothing is buffered that could lack anything.
     pub(super) fn lacks_nothing_if_empty(&mut self) {
         if self.lacks_slabs() && self.slice.buffer.oldest().is_none() {
-            self.note_slabs(Lack::Nothing, false);
+            self.retries.forget_unplaced();
+            self.note_slabs(false);
         }
     }
 
     /// Whether slabs come without drives that bring some: from other slices, from the next checkpoint, or from the cleaner.
     fn may_slabs_come(&mut self, lack: Lack) -> bool {
         let slice = self.slice.clone();
-        if slice.claimable() > 0 {
+        if slice.may_grow() && slice.claimable() > 0 {
             slice.ask_for(slice.space.overhead().segment());
             return true;
         }

@@ -14,7 +14,7 @@ use std::{sync::Arc, time::Duration};
 /// Between two looks whether a loss is settled.
 const SETTLE_EVERY: Duration = Duration::from_millis(1);
 /// How often it is looked while slabs lack.
-const SHORT_TRIES: u32 = 100;
+const SHORT_TRIES: u32 = 5;
 
 /// Why a drive is not taken back while slabs lack.
 const NO_SLABS: &str = "the pool is full without it, and what was written just before it went away must be destaged first: delete \

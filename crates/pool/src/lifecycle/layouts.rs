@@ -210,7 +210,7 @@ impl Slice {
             store.lay_out_tenants();
             self.converting().owe_drain();
         }
-        if self.converting().owes_drain() {
+        if self.converting().owes_drain() && transaction.layouts().next().is_some() {
             self.drain().await?;
             self.converting().drained();
         }

@@ -83,7 +83,7 @@ impl Slice {
             self.front.placer.seal_idle();
             match self.drain().await {
                 // What there are no slabs for stays in the journal.
-                Err(PoolError::NoSpace) => self.store.until_room().await,
+                Err(PoolError::NoSpace) => {}
                 drained => drained?,
             }
             let is_at_end = pause == PAUSE_MOST && !self.is_bare_beside_journal();

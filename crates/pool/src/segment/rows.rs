@@ -38,6 +38,8 @@ pub(crate) struct RowWriter {
     turn: usize,
     /// How many may be open.
     spread: usize,
+    /// Segments are opened only while so many slabs are free.
+    opens_from: u64,
     /// Beside the open ones no other has drives of its own.
     fits_no_more: bool,
     given: Given,
@@ -84,6 +86,7 @@ impl RowWriter {
             open: Vec::new(),
             turn: 0,
             spread: 1,
+            opens_from: 0,
             fits_no_more: false,
             given: Given::default(),
             rows: Vec::new(),
@@ -95,6 +98,18 @@ impl RowWriter {
     /// From now on keeps segments open on so many drives. What is open beyond that is still filled up.
     pub(crate) fn spread_over(&mut self, drives: usize) {
         self.spread = drives.max(1);
+    }
+
+    /// From now on opens segments only while so many slabs are free.
+    pub(crate) fn open_from(&mut self, slabs: u64) {
+        self.opens_from = slabs;
+    }
+
+    fn take(&self, segments: &Segments, drives: &[DriveIndex]) -> Option<(SegmentId, Segment)> {
+        if segments.table.usage().free_slabs < self.opens_from {
+            return None;
+        }
+        segments.table.take(self.stream, self.layout, drives)
     }
 
     /// Finds a place for `len_bytes` of content, a multiple of 512, that the row's head will name as `content`.
@@ -162,7 +177,7 @@ impl RowWriter {
         let is_short = self.open.len() < self.spread && !self.fits_no_more;
         if is_short || self.open.is_empty() {
             let drives = drives_of(self.open.iter());
-            let next = segments.table.take(self.stream, self.layout, &drives);
+            let next = self.take(segments, &drives);
             if next.is_some() {
                 return next;
             }
@@ -206,7 +221,7 @@ impl RowWriter {
                 *id != full && 2 * segment.written_bytes < all
             };
             let drives = drives_of(self.open.iter().filter(is_fresh));
-            match segments.table.take(self.stream, self.layout, &drives) {
+            match self.take(segments, &drives) {
                 Some(next) => {
                     self.open[self.turn] = next;
                     segments.seal(full, generation);

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 pub(crate) struct RowWriters {
     stream: Stream,
     spread: usize,
+    opens_from: u64,
     by_layout: BTreeMap<Option<Layout>, RowWriter>,
     /// Where something was placed last.
     last: Option<Layout>,
@@ -25,13 +26,19 @@ pub(crate) struct RowWriters {
 
 impl RowWriters {
     pub(crate) fn new(stream: Stream) -> Self {
-        Self { stream, spread: 1, by_layout: BTreeMap::new(), last: None }
+        Self { stream, spread: 1, opens_from: 0, by_layout: BTreeMap::new(), last: None }
     }
 
     /// As [`RowWriter::spread_over`], for each layout.
     pub(crate) fn spread_over(&mut self, drives: usize) {
         self.spread = drives;
         self.by_layout.values_mut().for_each(|rows| rows.spread_over(drives));
+    }
+
+    /// As [`RowWriter::open_from`], for each layout.
+    pub(crate) fn open_from(&mut self, slabs: u64) {
+        self.opens_from = slabs;
+        self.by_layout.values_mut().for_each(|rows| rows.open_from(slabs));
     }
 
     /// As [`RowWriter::place`], in a segment with this tag.
@@ -44,10 +51,11 @@ impl RowWriters {
         generation: CheckpointGeneration,
     ) -> Option<Location> {
         self.last = layout;
-        let (stream, spread) = (self.stream, self.spread);
+        let (stream, spread, opens_from) = (self.stream, self.spread, self.opens_from);
         let rows = self.by_layout.entry(layout).or_insert_with(|| {
             let mut rows = RowWriter::new(stream, layout);
             rows.spread_over(spread);
+            rows.open_from(opens_from);
             rows
         });
         rows.place(segments, content, len_bytes, generation)

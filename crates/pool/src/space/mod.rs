@@ -339,9 +339,14 @@ impl Space {
         self.metadata_slabs(self.checkpoint_bytes())
     }
 
-    /// Free slabs from which data of a pool that lost drives is placed: then checkpoints have theirs.
-    pub(crate) fn place_from(&self) -> u64 {
+    /// Free slabs from which the cleaner opens segments in a pool that lost drives: then checkpoints have theirs.
+    pub(crate) fn clean_from(&self) -> u64 {
         self.checkpoint_slabs() + self.overhead().segment()
+    }
+
+    /// And from which destage does: then the cleaner has some.
+    pub(crate) fn place_from(&self) -> u64 {
+        self.clean_from() + self.overhead().segment()
     }
 
     /// The most that a checkpoint writes.

@@ -37,6 +37,8 @@ pub(super) struct Shortage {
     is_short: AtomicBool,
     waiting: Mutex<Waiting>,
     closing: AtomicBool,
+    /// Drives were lost, as far as it was asked.
+    has_lost: AtomicBool,
 }
 
 #[derive(Default)]
@@ -118,11 +120,6 @@ impl Store {
         self.health.until(|| self.is_short_of_room().then_some(())).await;
     }
 
-    /// Waits until writes that need room are not refused any more, or the pool is offline.
-    pub(crate) async fn until_room(&self) {
-        self.health.until(|| (!self.is_short_of_room() || self.health.is_failed()).then_some(())).await;
-    }
-
     /// Work that waits for the committer, unless that waits for room itself: then it is refused, and may be left half done.
     pub(crate) async fn unless_short_of_room<T>(
         &self,
@@ -147,9 +144,11 @@ impl Store {
         WaitsForRoom { store: self, drive: drive.to_owned() }
     }
 
-    /// Whether slabs may lack for what was admitted: drives were lost since.
+    /// Whether slabs may lack for what was admitted: drives were lost. One may be back when that is noticed.
     pub(crate) fn may_lack_slabs(&self) -> bool {
-        self.has_lost_drives() || self.absent_drives().next().is_some()
+        let has_lost = self.shortage.has_lost.load(Ordering::Relaxed) || self.has_lost_drives();
+        self.shortage.has_lost.store(has_lost, Ordering::Relaxed);
+        has_lost
     }
 
     /// Begins to wait for slabs. `None`: no drive was lost, so there are slabs for all that was admitted.
