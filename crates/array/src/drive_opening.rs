@@ -241,7 +241,8 @@ impl Array {
                 (
                     Severity::Critical,
                     "the drives that are left have no room for what hosts wrote before others were lost: host writes fail until a \
-                     drive comes back, or one is added and shares the load (quoin drive add, quoin balance start); reads are not affected",
+                     drive comes back, volumes or snapshots are deleted, or a drive is added and shares the load (quoin drive add, \
+                     quoin balance start); reads are not affected",
                 )
             } else {
                 (Severity::Info, "has room again for what hosts wrote; host writes succeed")

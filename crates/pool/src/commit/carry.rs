@@ -70,7 +70,8 @@ impl Committer {
         }
         let all: Vec<_> = slice.buffer.keys().into_iter().filter_map(|key| slice.waiting(key)).collect();
         let is_of_use = all.iter().all(Waiting::can_be_carried);
-        if self.carry_some(all, is_of_use, 1.0).await == Some(true) {
+        // NOTE: once, also if a drive failed to read some of it: the journal would fill up with the rest.
+        if self.carry_some(all, is_of_use, 1.0).await {
             self.retries.all_carried_since = set_from;
         }
     }
@@ -96,26 +97,25 @@ impl Committer {
             MOST_PART * bytes <= journal.bytes() && all.iter().all(|(waiting, _)| waiting.can_be_carried());
         let due = all.into_iter().filter(|(_, is_new)| is_due(*is_new));
         let found = due.map(|(waiting, _)| waiting).collect();
-        if self.carry_some(found, is_of_use, SLOW_FROM).await.is_some() && goes_on {
+        if self.carry_some(found, is_of_use, SLOW_FROM).await && goes_on {
             self.retries.carried_at = usage.taken;
         }
     }
 
     /// Carries these if it is of use, and it fills the buffer to no more than `most_fill`. What cannot be carried keeps the
-    /// tail where it is, and the rest would only fill up the journal. Whether all could be carried; `None` if none was.
-    async fn carry_some(&mut self, found: Vec<Waiting>, is_of_use: bool, most_fill: f64) -> Option<bool> {
+    /// tail where it is, and the rest would only fill up the journal. False if they stay where they are.
+    async fn carry_some(&mut self, found: Vec<Waiting>, is_of_use: bool, most_fill: f64) -> bool {
         let (slice, now) = (self.slice.clone(), self.slice.world().now());
         // Most often all is carried now. If it cannot be, going through all of it at every step would slow down destage.
         self.retries.carries_from = Nanos(now.0 + LOOK_AGAIN_AFTER.as_nanos() as u64);
         let more_ram: u64 = found.iter().flat_map(|waiting| &waiting.fragments).map(more_ram_bytes).sum();
         if !is_of_use || more_ram > 0 && slice.buffer_fill(more_ram) > most_fill {
-            return None;
+            return false;
         }
         let bytes = found.iter().map(Waiting::record_bytes).sum();
         // NOTE: it never waits for room: the room comes from what this task does.
-        let _room = slice.log.journal.keep_last_room(bytes, STOP_AT)?;
+        let Some(_room) = slice.log.journal.keep_last_room(bytes, STOP_AT) else { return false };
         let set_from = slice.log.journal.set_from();
-        let mut are_all = true;
         for Waiting { layer, key, fragments } in found {
             let before = fragments.iter().map(|fragment| fragment.sequence).max().unwrap_or_default();
             let (mut newest, mut is_all) = (before, true);
@@ -127,12 +127,11 @@ impl Committer {
                 }
             }
             self.retries.carried(key, is_all.then_some(set_from), before, newest);
-            are_all &= is_all;
             // Hosts write meanwhile, and rows.
             slice.world().yield_now().await;
         }
         self.retries.carries_from = now;
-        Some(are_all)
+        true
     }
 }
 

@@ -356,10 +356,11 @@ impl Committer {
             let step = self.decide().await?;
             match self.carry_out(step).await? {
                 Outcome::Idle if self.is_short() || !self.lacks_slabs() || waits == DRAIN_WAITS => break,
-                // Slabs are about to come.
+                // Slabs are about to come. What waits for them went back to the end of the queue.
                 Outcome::Idle => {
                     waits += 1;
                     self.slice.world().sleep(PRESSED_TICK).await;
+                    self.round.draining = Some(self.slice.log.journal.peek_sequence());
                 }
                 Outcome::Did | Outcome::Stop => self.slice.world().yield_now().await,
             }

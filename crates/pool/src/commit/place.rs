@@ -14,7 +14,7 @@ use crate::{
     format::{BlockInfo, CopySource, Location, RowContent},
     maps::blocks::{BlockPlace, LOST},
 };
-use quoin_base::{BlockNumber, LayerId, Layout, Sequence};
+use quoin_base::{BlockNumber, LayerId, Layout};
 use quoin_world::atomic::Ordering;
 use std::sync::Arc;
 
@@ -114,12 +114,9 @@ impl Committer {
         Ok(Some(Placed { number, is: Placement::New(BlockPlace { location, info }) }))
     }
 
-    /// All others have a turn before it is tried again. What is being drained stays among that.
+    /// All others have a turn before it is tried again.
     fn put_unplaced_back(&mut self, taken: &TakenBlock) {
-        let newest = self.slice.log.journal.newest_sequence();
-        let last =
-            self.round.draining.map_or(newest, |before| newest.min(Sequence(before.0.saturating_sub(1))));
-        self.slice.buffer.put_back(taken, last);
+        self.slice.buffer.put_back(taken, self.slice.log.journal.newest_sequence());
         self.retries.note_unplaced(taken.key, true);
     }
 

@@ -37,7 +37,8 @@ impl Committer {
     /// What there was no place for lacks, with segments opened only while `opens_from` slabs are free.
     pub(super) fn lack(&self, opens_from: u64) -> Result<Lack, PoolError> {
         match self.slice.segments.table.usage().free_slabs {
-            _ if opens_from == 0 => Err(out_of_slabs()),
+            // A drive may have been lost since.
+            _ if opens_from == 0 && !self.slice.store.may_lack_slabs() => Err(out_of_slabs()),
             free if free < opens_from => Ok(Lack::Room),
             _ => Ok(Lack::Drives),
         }
@@ -79,7 +80,8 @@ impl Committer {
             _ if !self.lacks_slabs() => false,
             None => return,
             Some(Lack::Nothing) => false,
-            Some(lack) => self.is_short() || !self.may_slabs_come(lack),
+            // NOTE: asked while it is short too, so that other slices are.
+            Some(lack) => !self.may_slabs_come(lack) || self.is_short(),
         };
         self.note_slabs(is_short);
     }
