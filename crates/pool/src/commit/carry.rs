@@ -13,7 +13,8 @@
 //!
 //! A block for which there is no slab since a drive was lost keeps the tail too. Hosts do not write then; but what was written to
 //! the journal before the loss must not be needed any more when the drive comes back, which may be what ends the want. So all that
-//! is buffered is carried once after each loss while slabs lack, if the journal has room for it.
+//! is buffered is carried once after each loss while slabs lack, if the journal has room for it; what drives fail to read is tried
+//! again.
 //!
 //! What a fork took along stays where it is too, as does what lies in a row that cannot be read: see `docs/limits.md`. As long as
 //! there is any of that, nothing is carried, for the tail would stay.
@@ -21,7 +22,7 @@
 use crate::{
     buffer::{BlockKey, Content, Fragment, Piece, held::Held, received::Received},
     bugs::{Bug, planted},
-    commit::committer::Committer,
+    commit::{committer::Committer, retries::CarriesAll},
     error::PoolError,
     fork::layer::Layer,
     format::{RecordHeader, RecordKind},
@@ -42,6 +43,8 @@ const DUE_AFTER_PART: u64 = 4;
 const MOST_PART: u64 = 16;
 /// How long after it could not be carried it is looked at again.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
+/// How long after all was carried it is looked whether some was not.
+const ALL_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A fragment is not in the buffer any more as it was, or its layer is not written to any more.
 struct Changed;
@@ -63,16 +66,25 @@ impl Committer {
     /// What waits for slabs holds up the journal once, after a loss: hosts write nothing behind it.
     async fn carry_all(&mut self) {
         let slice = self.slice.clone();
-        let set_from = slice.log.journal.set_from();
-        if slice.metadata.root().first_extent.get() >= set_from || self.retries.all_carried_since == set_from
-        {
+        let journal = &slice.log.journal;
+        let (set_from, now) = (journal.set_from(), slice.world().now());
+        if slice.metadata.root().first_extent.get() >= set_from {
             return;
         }
-        let all: Vec<_> = slice.buffer.keys().into_iter().filter_map(|key| slice.waiting(key)).collect();
+        // NOTE: each once. What was carried is younger than this, and the journal would fill up with it.
+        let CarriesAll { older_than, from, .. } =
+            *self.retries.carries_all(set_from, journal.peek_sequence());
+        if now < from {
+            return;
+        }
+        let is_old = |waiting: &Waiting| waiting.fragments.iter().any(|one| one.sequence < older_than);
+        let keys = slice.buffer.keys().into_iter();
+        let all: Vec<_> = keys.filter_map(|key| slice.waiting(key)).filter(is_old).collect();
         let is_of_use = all.iter().all(Waiting::can_be_carried);
-        // NOTE: once, also if a drive failed to read some of it: the journal would fill up with the rest.
         if self.carry_some(all, is_of_use, 1.0).await {
-            self.retries.all_carried_since = set_from;
+            // What drives fail to read is tried again.
+            let from = Nanos(now.0 + ALL_AGAIN_AFTER.as_nanos() as u64);
+            self.retries.carries_all(set_from, older_than).from = from;
         }
     }
 

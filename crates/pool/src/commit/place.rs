@@ -16,7 +16,7 @@ use crate::{
 };
 use quoin_base::{BlockNumber, LayerId, Layout};
 use quoin_world::atomic::Ordering;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// A block number and what it stands for.
 #[derive(Clone, Copy)]
@@ -43,12 +43,14 @@ impl Committer {
         &mut self,
         composed: &mut Vec<Composed>,
     ) -> Result<(Vec<Option<Placed>>, Lack), PoolError> {
-        let opens_from = self.opens_from(self.slice.space.place_from());
+        let place_from = self.slice.space.place_from();
+        let mut opens_from = self.opens_from(place_from);
         self.rows.data.spread_over(self.slice.spread());
         self.rows.data.open_from(opens_from);
         let mut places = Vec::with_capacity(composed.len());
         let (mut lack, mut any_data, mut tag) = (Lack::Nothing, false, None);
-        for block in std::mem::take(composed) {
+        let mut unplaced = BTreeSet::new();
+        for (at, block) in composed.iter().enumerate() {
             // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
             let place = match &block.content {
                 Composition::Unmapped | Composition::Unread { .. } => None,
@@ -56,7 +58,7 @@ impl Committer {
                     Some(Placed { number: *number, is: Placement::Shared(*owner) })
                 }
                 Composition::Placed { block: placed, number } => {
-                    self.note_tag(&block, self.slice.segments.table.tag(placed.location.segment()));
+                    self.note_tag(block, self.slice.segments.table.tag(placed.location.segment()));
                     let info = BlockInfo::new(placed.crc, 1, BlockInfo::STORED);
                     let place = BlockPlace { location: placed.location, info };
                     Some(Placed { number: *number, is: Placement::New(place) })
@@ -67,10 +69,14 @@ impl Committer {
                 }
                 Composition::Data(whole) => {
                     any_data = true;
-                    let placed = self.place_whole(&block, whole, &mut tag).await?;
+                    let placed = self.place_whole(block, whole, &mut tag).await?;
                     if placed.is_none() {
+                        // A drive may have been lost since.
+                        opens_from = self.opens_from(place_from);
+                        self.rows.data.open_from(opens_from);
                         lack = lack.max(self.lack(opens_from)?);
                         self.put_unplaced_back(&block.taken);
+                        unplaced.insert(at);
                         continue;
                     }
                     placed
@@ -78,7 +84,10 @@ impl Committer {
             };
             self.retries.note_unplaced(block.taken.key, false);
             places.push(place);
-            composed.push(block);
+        }
+        if !unplaced.is_empty() {
+            let mut at = 0..;
+            composed.retain(|_| at.next().is_some_and(|at| !unplaced.contains(&at)));
         }
         self.note_lack(any_data.then_some(lack));
         Ok((places, lack))

@@ -22,8 +22,18 @@ pub(crate) struct Retries {
     pub(super) carried_at: u64,
     /// When it is looked again whether it can be.
     pub(super) carries_from: Nanos,
-    /// Where the journal's set of drives had changed last when all that was buffered was carried forward for want of slabs.
-    pub(super) all_carried_since: u64,
+    carries_all: CarriesAll,
+}
+
+/// What is carried forward for want of slabs.
+#[derive(Default)]
+pub(super) struct CarriesAll {
+    /// Where the journal's set of drives had changed last.
+    set_from: u64,
+    /// All that came in before this is carried.
+    pub older_than: Sequence,
+    /// When it is looked again whether something was not.
+    pub from: Nanos,
 }
 
 struct Unread {
@@ -93,6 +103,15 @@ impl Retries {
         if unread.newest == before {
             unread.newest = newest;
         }
+    }
+
+    /// What is to be carried forward once for want of slabs, after the journal's set of drives changed there. `next` is the
+    /// sequence that comes next.
+    pub(super) fn carries_all(&mut self, set_from: u64, next: Sequence) -> &mut CarriesAll {
+        if self.carries_all.set_from != set_from {
+            self.carries_all = CarriesAll { set_from, older_than: next, from: Nanos(0) };
+        }
+        &mut self.carries_all
     }
 
     /// Notes that there is no slab for a block, or that it waits for none: it has a place, or needs none now.

@@ -57,7 +57,7 @@ impl Committer {
                 return Ok(location);
             }
             if waits.is_none() {
-                waits = Some(slice.store.wait_for_slabs().ok_or_else(out_of_slabs)?);
+                waits = Some(slice.store.wait_for_slabs_of_cut().ok_or_else(out_of_slabs)?);
                 // Those who wait are refused.
                 self.committed();
             }
@@ -69,7 +69,11 @@ impl Committer {
             // What came free, and what drives brought.
             self.land()?;
             self.settle();
-            slice.claim(slice.space.overhead().segment()).await?;
+            let segment = slice.space.overhead().segment();
+            if slice.may_grow() {
+                slice.want(segment);
+            }
+            slice.claim(segment).await?;
         }
     }
 
@@ -98,7 +102,7 @@ impl Committer {
     fn may_slabs_come(&mut self, lack: Lack) -> bool {
         let slice = self.slice.clone();
         if slice.may_grow() && slice.claimable() > 0 {
-            slice.ask_for(slice.space.overhead().segment());
+            slice.want(slice.space.overhead().segment());
             return true;
         }
         let slabs = self.slabs();

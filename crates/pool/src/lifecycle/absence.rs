@@ -162,6 +162,6 @@ impl Pool {
                 slice.checkpoint().await?;
             }
         });
-        join_all(settle).await.into_iter().collect()
+        self.store().unless_held_up(async { join_all(settle).await.into_iter().collect() }).await
     }
 }

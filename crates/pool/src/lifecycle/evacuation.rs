@@ -136,7 +136,7 @@ impl Pool {
     /// False if something refers to it still. One that is absent is given up first: it comes back no more.
     ///
     /// # Errors
-    /// [`PoolError::Refused`] if the drive serves, or the pool never had it. [`PoolError::Offline`] if the pool is or goes
+    /// [`PoolError::Refused`] if the drive serves, the pool never had it, or there is no room for a checkpoint. [`PoolError::Offline`] if the pool is or goes
     /// offline.
     pub fn remove_drive(&self, drive: DriveIndex) -> Compiled<'_, Result<bool, PoolError>> {
         Box::pin(async move {
@@ -163,7 +163,7 @@ impl Pool {
                 return Ok(false);
             }
             // NOTE: what nothing in RAM refers to, the next checkpoint does not refer to either.
-            self.checkpoint().await?;
+            store.unless_held_up(self.checkpoint()).await?;
             if !store.is_let_go(drive) {
                 return Ok(false);
             }

@@ -56,7 +56,7 @@ impl Pool {
                 if let Some(why) = self.why_no_spare(domains) {
                     return Err(PoolError::Refused(why));
                 }
-                self.make_room_for_spare(domains).await?;
+                store.unless_held_up(self.make_room_for_spare(domains)).await?;
                 if self.is_short_sparing(domains) {
                     return Err(self.lacks_for_spare(domains));
                 }

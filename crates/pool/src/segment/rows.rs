@@ -106,7 +106,7 @@ impl RowWriter {
     }
 
     fn take(&self, segments: &Segments, drives: &[DriveIndex]) -> Option<(SegmentId, Segment)> {
-        if segments.table.usage().free_slabs < self.opens_from {
+        if self.opens_from > 0 && segments.table.usage().free_slabs < self.opens_from {
             return None;
         }
         segments.table.take(self.stream, self.layout, drives)

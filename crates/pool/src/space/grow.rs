@@ -145,8 +145,13 @@ impl Slice {
 
     /// Asks for so many net slabs for hosts.
     pub(crate) fn ask_for(&self, slabs: u64) {
-        self.store.want(self.id(), self.space.overhead().raw_for_hosts(slabs));
+        self.want(slabs);
         self.requests.nudge();
+    }
+
+    /// As [`Slice::ask_for`], for the committer itself: it looks what it gets without being told to.
+    pub(crate) fn want(&self, slabs: u64) {
+        self.store.want(self.id(), self.space.overhead().raw_for_hosts(slabs));
     }
 
     /// Asks for slabs, and waits until that many came or no more can come. False if none came.

@@ -8,7 +8,8 @@
 //! 2. Until that row is written, writes of hosts are refused as in a pool that is full. No write waits for the committer to
 //!    make room in buffer or journal, and no transaction waits for slabs, for the catalog or for earlier forks to be
 //!    destaged. Reads go on.
-//! 3. A pool that is closed meanwhile stops as if it were killed: the next opening replays the journal.
+//! 3. Nobody waits for such a committer with the turn of drives: a drive that is added may be what makes room.
+//! 4. A pool that is closed meanwhile stops as if it were killed: the next opening replays the journal.
 //!
 //! Slabs lack when drives were lost that some were counted on. Of what is to be destaged the committer leaves in the buffer what
 //! it finds no slab for; checkpoints keep theirs, and all else goes on. Slabs may come from the next checkpoint, from the cleaner
@@ -47,22 +48,36 @@ struct Waiting {
     rows: BTreeMap<String, u32>,
     /// How many slices lack slabs.
     slices: u32,
+    /// How many checkpoints wait for slabs that are being cut.
+    cuts: u32,
+}
+
+/// What waits for room.
+#[derive(Clone, Copy)]
+enum Waiter<'a> {
+    /// A row, for which this drive has no room.
+    Row(&'a str),
+    /// A slice, with blocks that find no slab.
+    Slice,
+    /// A slice, with a checkpoint that finds none.
+    Cut,
 }
 
 impl Shortage {
-    fn begin(&self, drive: Option<&str>) {
+    fn begin(&self, waiter: Waiter<'_>) {
         let mut waiting = self.waiting.lock();
-        match drive {
-            Some(drive) => *waiting.rows.entry(drive.to_owned()).or_default() += 1,
-            None => waiting.slices += 1,
+        match waiter {
+            Waiter::Row(drive) => *waiting.rows.entry(drive.to_owned()).or_default() += 1,
+            Waiter::Slice => waiting.slices += 1,
+            Waiter::Cut => waiting.cuts += 1,
         }
         self.is_short.store(true, Ordering::Release);
     }
 
-    fn end(&self, drive: Option<&str>) {
+    fn end(&self, waiter: Waiter<'_>) {
         let mut waiting = self.waiting.lock();
-        match drive {
-            Some(drive) => {
+        match waiter {
+            Waiter::Row(drive) => {
                 if let Some(rows) = waiting.rows.get_mut(drive) {
                     *rows -= 1;
                     if *rows == 0 {
@@ -70,9 +85,11 @@ impl Shortage {
                     }
                 }
             }
-            None => waiting.slices -= 1,
+            Waiter::Slice => waiting.slices -= 1,
+            Waiter::Cut => waiting.cuts -= 1,
         }
-        self.is_short.store(!waiting.rows.is_empty() || waiting.slices > 0, Ordering::Release);
+        let is_short = !waiting.rows.is_empty() || waiting.slices > 0 || waiting.cuts > 0;
+        self.is_short.store(is_short, Ordering::Release);
     }
 }
 
@@ -83,18 +100,21 @@ struct WaitsForRoom<'a> {
 }
 
 /// A slice that waits for slabs; leaves when dropped.
-pub(crate) struct WaitsForSlabs(Arc<Store>);
+pub(crate) struct WaitsForSlabs {
+    store: Arc<Store>,
+    waiter: Waiter<'static>,
+}
 
 impl Drop for WaitsForSlabs {
     fn drop(&mut self) {
-        self.0.shortage.end(None);
-        self.0.health.notify();
+        self.store.shortage.end(self.waiter);
+        self.store.health.notify();
     }
 }
 
 impl Drop for WaitsForRoom<'_> {
     fn drop(&mut self) {
-        self.store.shortage.end(Some(&self.drive));
+        self.store.shortage.end(Waiter::Row(&self.drive));
         self.store.health.notify();
     }
 }
@@ -107,7 +127,8 @@ impl Store {
 
     /// Whether the drives that are left have no slab for what was admitted before others were lost.
     pub(crate) fn is_short_of_slabs(&self) -> bool {
-        self.shortage.waiting.lock().slices > 0
+        let waiting = self.shortage.waiting.lock();
+        waiting.slices > 0 || waiting.cuts > 0
     }
 
     /// True while writes that need room are refused.
@@ -131,6 +152,29 @@ impl Store {
         }
     }
 
+    /// Why a committer does nothing until there is room, if one waits for that.
+    fn why_held_up(&self) -> Option<String> {
+        let waiting = self.shortage.waiting.lock();
+        if let Some(drive) = waiting.rows.keys().next() {
+            return Some(format!("the file system under drive {drive} has no room: make some there first"));
+        }
+        let why =
+            "the drives that are left have no slab for a checkpoint: add a drive first (quoin drive add)";
+        (waiting.cuts > 0).then(|| why.to_owned())
+    }
+
+    /// Work that waits for committers, unless one of them does nothing until there is room: then it is refused, and may be left
+    /// half done. Who waits for the turn of drives does so for this: another drive may be what makes room.
+    pub(crate) async fn unless_held_up<T>(
+        &self,
+        work: impl Future<Output = Result<T, PoolError>>,
+    ) -> Result<T, PoolError> {
+        match select(pin!(work), pin!(self.health.until(|| self.why_held_up()))).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right((why, _)) => Err(PoolError::Refused(why)),
+        }
+    }
+
     /// Lets nobody wait for room any more.
     pub(crate) fn stop_waiting_for_room(&self) {
         self.shortage.closing.store(true, Ordering::Release);
@@ -138,7 +182,7 @@ impl Store {
 
     /// Begins to wait for room on the drive that failed a write for want of it.
     fn lacks_room(&self, drive: &str) -> WaitsForRoom<'_> {
-        self.shortage.begin(Some(drive));
+        self.shortage.begin(Waiter::Row(drive));
         tracing::warn!(pool = %self.pool_name(), drive, "the file system under the drive has no room; writes are refused");
         self.health.notify();
         WaitsForRoom { store: self, drive: drive.to_owned() }
@@ -151,15 +195,24 @@ impl Store {
         has_lost
     }
 
-    /// Begins to wait for slabs. `None`: no drive was lost, so there are slabs for all that was admitted.
+    /// Begins to wait for slabs for blocks. `None`: no drive was lost, so there are slabs for all that was admitted.
     pub(crate) fn wait_for_slabs(self: &Arc<Self>) -> Option<WaitsForSlabs> {
+        self.wait_with(Waiter::Slice)
+    }
+
+    /// As [`Store::wait_for_slabs`], for a checkpoint: its committer does nothing else meanwhile.
+    pub(crate) fn wait_for_slabs_of_cut(self: &Arc<Self>) -> Option<WaitsForSlabs> {
+        self.wait_with(Waiter::Cut)
+    }
+
+    fn wait_with(self: &Arc<Self>, waiter: Waiter<'static>) -> Option<WaitsForSlabs> {
         if !self.may_lack_slabs() {
             return None;
         }
-        self.shortage.begin(None);
+        self.shortage.begin(waiter);
         tracing::warn!(pool = %self.pool_name(), "the drives that are left have no room for what hosts wrote; writes are refused");
         self.health.notify();
-        Some(WaitsForSlabs(self.clone()))
+        Some(WaitsForSlabs { store: self.clone(), waiter })
     }
 
     /// Writes to drives; one without room is waited for.

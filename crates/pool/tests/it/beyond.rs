@@ -31,6 +31,17 @@ pub(crate) async fn fill(pool: &Pool, volume: VolumeId, tag: u64) {
     }
 }
 
+/// Two volumes: one was filled before a drive vanished, and one after that, with what is tagged 1000.
+async fn written_before_and_after(pool: &Pool, drive: &SimDisk) -> (VolumeId, VolumeId) {
+    let (before, after) = (create(pool).await, create(pool).await);
+    fill(pool, before, 0).await;
+    pool.drain().await.unwrap();
+    drive.vanish();
+    fill(pool, after, 1000).await;
+    pool.drain().await.unwrap();
+    (before, after)
+}
+
 /// How many blocks fail to be read. All others are right.
 async fn unreadable(pool: &Pool, volume: VolumeId, tag: u64) -> u64 {
     let mut failed = 0;
@@ -80,12 +91,7 @@ fn what_two_drives_alone_have_is_there_again_when_they_are() {
             let pool = rig.open();
             let disks = rig.disks.clone();
             let (old, new) = rig.run(|world| async move {
-                let (old, other) = (create(&pool).await, create(&pool).await);
-                fill(&pool, old, 0).await;
-                pool.drain().await.unwrap();
-                disks[0].vanish();
-                fill(&pool, other, 1000).await;
-                pool.drain().await.unwrap();
+                let (old, other) = written_before_and_after(&pool, &disks[0]).await;
                 assert_eq!(pool.protection().unreadable_segments, 0, "{text}");
                 assert_eq!(unreadable(&pool, old, 0).await, 0, "{text}");
                 // The second answers with errors, or is away too.
@@ -153,12 +159,7 @@ fn a_drive_with_the_last_copy_stays_absent_however_many_operations_of_it_fail() 
         let pool = rig.open();
         let disks = rig.disks.clone();
         rig.run(|_| async move {
-            let (old, other) = (create(&pool).await, create(&pool).await);
-            fill(&pool, old, 0).await;
-            pool.drain().await.unwrap();
-            disks[0].vanish();
-            fill(&pool, other, 1000).await;
-            pool.drain().await.unwrap();
+            let (old, other) = written_before_and_after(&pool, &disks[0]).await;
             disks[SECOND as usize].fail();
             // Records, rows and a checkpoint go to it at the same time.
             let (rows, records) = (async { pool.drain().await.unwrap() }, fill(&pool, other, 2000));
@@ -178,12 +179,7 @@ fn what_is_overwritten_or_unmapped_meanwhile_stays_so() {
     let pool = rig.open();
     let disks = rig.disks.clone();
     rig.run(|world| async move {
-        let volume = create(&pool).await;
-        fill(&pool, volume, 0).await;
-        pool.drain().await.unwrap();
-        disks[0].vanish();
-        fill(&pool, create(&pool).await, 1000).await;
-        pool.drain().await.unwrap();
+        let (volume, _) = written_before_and_after(&pool, &disks[0]).await;
         disks[SECOND as usize].vanish();
         fill(&pool, create(&pool).await, 1000).await;
         pool.drain().await.unwrap();
@@ -213,12 +209,7 @@ fn a_crash_meanwhile_changes_nothing() {
     let pool = rig.open();
     let disks = rig.disks.clone();
     let (old, other, lost) = rig.run(|_| async move {
-        let (old, other) = (create(&pool).await, create(&pool).await);
-        fill(&pool, old, 0).await;
-        pool.drain().await.unwrap();
-        disks[0].vanish();
-        fill(&pool, other, 1000).await;
-        pool.drain().await.unwrap();
+        let (old, other) = written_before_and_after(&pool, &disks[0]).await;
         disks[SECOND as usize].vanish();
         fill(&pool, other, 2000).await;
         let lost = unreadable(&pool, old, 0).await;

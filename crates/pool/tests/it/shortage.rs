@@ -124,6 +124,41 @@ fn what_is_acknowledged_survives_a_power_cut_and_a_stop_meanwhile() {
     }
 }
 
+#[test]
+fn drives_are_added_and_refused_but_never_waited_for_while_the_committer_waits_for_room() {
+    let rig = Rig::of_drives(3, "mirror".parse().unwrap(), 4, 48 * MIB);
+    let pool = rig.open();
+    let disks = rig.disks.clone();
+    let added = rig.world.disk("added", 48 * MIB);
+    let inner = (pool.clone(), added.clone());
+    let volume = rig.run(|world| async move {
+        let (pool, added) = inner;
+        let volume = create(&pool).await;
+        pool.write(volume, 0, vec![pattern(1, LEN)]).await.unwrap();
+        pool.drain().await.unwrap();
+        disks[0].vanish();
+        fill(&disks[1..], true);
+        pool.write(volume, 0, vec![pattern(3, LEN)]).await.unwrap();
+        until_short(&*world, &pool, true).await;
+        disks[0].revive();
+        // What comes back would have to wait for the committer. Then nobody could add a drive.
+        let refused = pool.take_back(disks[0].clone()).await.unwrap_err().to_string();
+        assert!(refused.contains("no room: make some there first"), "{refused}");
+        pool.add_drive(&*world, added, "added".to_owned()).await.unwrap();
+        assert!(pool.remove_drive(DriveIndex(1)).await.is_err(), "it serves");
+        fill(&disks[1..], false);
+        until_short(&*world, &pool, false).await;
+        pool.drain().await.unwrap();
+        pool.finish_taking_back(DriveIndex(0)).await.unwrap();
+        pool.settle_copies().await.unwrap();
+        volume
+    });
+    rig.run(|_| async move {
+        assert!(read(&pool, volume, 0, LEN as u64).await == pattern(3, LEN).to_vec());
+        pool.close().await.unwrap();
+    });
+}
+
 /// How a pool of drives that is full loses some, and gets others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Story {
@@ -131,15 +166,29 @@ enum Story {
     Added,
     /// One fails while another is away, which comes back.
     Back,
+    /// One fails, and a volume is deleted.
+    Deleted,
+    /// One fails, and all of a volume is unmapped.
+    Unmapped,
 }
 
 impl Story {
     fn rig(self, seed: u64) -> Rig {
         let (layout, drives) = match self {
-            Self::Added => ("mirror", 3),
             Self::Back => ("mirror-3", 4),
+            Self::Added | Self::Deleted | Self::Unmapped => ("mirror", 3),
         };
         Rig::with_journal_bytes(seed, layout.parse().unwrap(), drives, (40 * MIB, 16 * MIB))
+    }
+
+    /// Whether there is room for all that was written, in the end.
+    fn ends_with_room(self) -> bool {
+        self != Self::Back
+    }
+
+    /// Whether half of what is written goes to a volume that is given up.
+    fn halves(self) -> bool {
+        matches!(self, Self::Deleted | Self::Unmapped)
     }
 }
 
@@ -155,6 +204,11 @@ fn loses_drives_when_full(seed: u64, story: Story) -> bool {
         let (volume, other) = (create(&pool).await, create(&pool).await);
         let mut blocks = 0;
         while pool.write(volume, blocks * LEN as u64, vec![pattern(blocks, LEN)]).await.is_ok() {
+            if story.halves()
+                && pool.write(other, blocks * LEN as u64, vec![pattern(blocks, LEN)]).await.is_err()
+            {
+                break;
+            }
             blocks += 1;
         }
         let mut was_short = false;
@@ -180,9 +234,13 @@ fn loses_drives_when_full(seed: u64, story: Story) -> bool {
         for outcome in [pool.settle_copies().await, pool.drain().await] {
             assert!(matches!(outcome, Ok(()) | Err(PoolError::NoSpace)), "{outcome:?}");
         }
-        pool.commit(Transaction::new().delete_volume(other)).await.unwrap();
-        let mut tag = 0;
         match story {
+            Story::Unmapped => pool.unmap(other, ByteRange::new(0, blocks * LEN as u64)).await.unwrap(),
+            _ => pool.commit(Transaction::new().delete_volume(other)).await.unwrap(),
+        }
+        match story {
+            // What was given up is room enough.
+            Story::Deleted | Story::Unmapped => {}
             // More is there than it has room for with one drive less, which failed.
             Story::Back => {
                 lost.revive();
@@ -191,9 +249,12 @@ fn loses_drives_when_full(seed: u64, story: Story) -> bool {
             Story::Added => {
                 pool.add_drive(&*world, disk, "added".to_owned()).await.unwrap();
                 pool.set_balancing(true);
-                tag = 1;
-                write_all_again(&*world, &pool, volume, blocks).await;
             }
+        }
+        let tag = u64::from(story.ends_with_room());
+        if story.ends_with_room() {
+            write_all_again(&*world, &pool, volume, blocks).await;
+            assert!(!pool.is_short_of_slabs());
         }
         closes(&pool, story).await;
         (volume, blocks, tag, was_short)
@@ -215,7 +276,7 @@ fn loses_drives_when_full(seed: u64, story: Story) -> bool {
 /// With one drive less than it was filled with it may have no room still.
 async fn closes(pool: &Pool, story: Story) {
     match pool.close().await {
-        Err(PoolError::NoSpace) if story == Story::Back => {}
+        Err(PoolError::NoSpace) if !story.ends_with_room() => {}
         closed => closed.unwrap(),
     }
 }
@@ -267,4 +328,12 @@ fn a_drive_comes_back_to_a_full_pool_that_lost_another() {
     let short = (1..9).filter(|seed| loses_drives_when_full(*seed, Story::Back)).count();
     println!("{short}");
     assert!(short > 0, "slabs were never short");
+}
+
+#[test]
+fn deleting_and_unmapping_make_room_in_a_full_pool_that_lost_a_drive() {
+    for story in [Story::Deleted, Story::Unmapped] {
+        let short = (1..9).filter(|seed| loses_drives_when_full(*seed, story)).count();
+        assert!(short > 0, "slabs were never short");
+    }
 }
