@@ -6,6 +6,7 @@ mod completions;
 mod data;
 mod domains;
 mod drive_file;
+mod estimate;
 mod files;
 mod init;
 mod location;
@@ -61,6 +62,8 @@ enum Command {
     /// Check a stopped array: verify everything on its drives
     #[command(after_help = check::EXAMPLES)]
     Check,
+    /// Estimate what your data would take: block sizes, compression, deduplication, layouts; needs no array
+    Estimate(estimate::Args),
     /// Print shell completions
     Completions(completions::Args),
     /// Check quoin.toml and show the settings in effect
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Init(args) => init::run(&global, args),
         Command::Serve(args) => serve::run(&global, args),
         Command::Check => check::run(&global),
+        Command::Estimate(args) => estimate::run(&global, args),
         Command::Completions(args) => completions::run(args),
         Command::Config(command) => show::run(&global, command),
         Command::Client(command) => quoin_cli::run(&global, command),

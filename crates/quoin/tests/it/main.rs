@@ -5,6 +5,7 @@ mod beyond;
 mod cli;
 mod copies;
 mod emulated;
+mod estimate;
 mod events;
 mod full;
 mod growing;

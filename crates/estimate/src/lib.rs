@@ -1,0 +1,26 @@
+//! What data of a user's would take on an array: read from files, directories and devices as they are, without an array.
+//!
+//! 1. What is estimated is only read, never written or changed.
+//! 2. RAM is bounded, however much is read: of each block size a fixed number of fingerprints is kept, those with the smallest
+//!    values, which are a fair sample of all that there are. The same holds for blocks that are compressed.
+//! 3. What is exact and what is a sample is told: see [`Estimate::is_exact`] and [`Reduced::unique_blocks`].
+
+mod error;
+mod extents;
+mod find;
+mod options;
+mod page;
+mod progress;
+mod reduced;
+mod report;
+mod scan;
+mod seen;
+
+pub use error::EstimateError;
+pub use find::{Skipped, Source};
+pub use options::EstimateOptions;
+pub use page::page;
+pub use progress::Progress;
+pub use reduced::{Dedup, Laid, Range, Reduced};
+pub use report::{Estimate, Scope};
+pub use scan::estimate;
