@@ -8,6 +8,7 @@ use crate::{
     seen::{Contents, Noted, Sums},
 };
 use parking_lot::Mutex;
+use quoin_base::Crc32c;
 use quoin_reduction::{Compressor, Fingerprint, FingerprintKey, is_zero};
 use rustix::fs::{Advice, fadvise};
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, path::PathBuf, sync::Arc, thread, time::Instant};
@@ -298,7 +299,7 @@ impl Shared<'_> {
     fn compressed(&self, block: &[u8], compressor: &mut Compressor) -> Vec<u32> {
         let mut out = Vec::new();
         let stored = |codec: &_| {
-            let is_shorter = compressor.compress(*codec, block, &mut out);
+            let is_shorter = compressor.pack(*codec, block, Crc32c::default(), &mut out);
             (if is_shorter { out.len() } else { block.len() }) as u32
         };
         self.options.codecs.iter().map(stored).collect()

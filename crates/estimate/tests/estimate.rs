@@ -1,5 +1,6 @@
 //! Estimates of files that are known, beside a plain reckoning of the same.
 
+use quoin_base::Crc32c;
 use quoin_estimate::{Dedup, Estimate, EstimateError, EstimateOptions, Progress, estimate, page};
 use quoin_reduction::{Codec, Compressor};
 use std::{
@@ -70,7 +71,7 @@ fn reckoned<'a>(blocks: impl Iterator<Item = &'a Vec<u8>>, codec: Codec) -> [u64
     let [mut mapped, mut all_stored] = [0, 0];
     for block in blocks.filter(|block| block.iter().any(|byte| *byte != 0)) {
         let stored = *seen.entry(block).or_insert_with(|| {
-            let is_shorter = compressor.compress(codec, block, &mut out);
+            let is_shorter = compressor.pack(codec, block, Crc32c::default(), &mut out);
             (if is_shorter { out.len() } else { block.len() }) as u64
         });
         (mapped, all_stored) = (mapped + block.len() as u64, all_stored + stored);

@@ -107,11 +107,17 @@ impl Compressor {
 
 /// Stored bytes are not what a block was compressed to.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{stored_bytes} bytes of {codec} do not decompress to {block_bytes}")]
+#[error("{stored_bytes} bytes of {codec} do not decompress to {block_bytes}, or not to what they were")]
 pub struct NotDecompressed {
     codec: Codec,
     stored_bytes: usize,
     block_bytes: usize,
+}
+
+impl NotDecompressed {
+    pub(crate) fn new(codec: Codec, stored_bytes: usize, block_bytes: usize) -> Self {
+        Self { codec, stored_bytes, block_bytes }
+    }
 }
 
 /// Decompresses blocks one after the other. Belongs to one thread.
@@ -142,7 +148,7 @@ impl Decompressor {
         };
         match len {
             Some(len) if len == block.len() => Ok(()),
-            _ => Err(NotDecompressed { codec, stored_bytes: stored.len(), block_bytes: block.len() }),
+            _ => Err(NotDecompressed::new(codec, stored.len(), block.len())),
         }
     }
 

@@ -6,9 +6,11 @@
 mod codec;
 mod fingerprint;
 mod index;
+mod packed;
 mod zero;
 
 pub use codec::{Codec, Compressor, Decompressor, NoCodec, NotDecompressed, most_compressed};
 pub use fingerprint::{Fingerprint, FingerprintKey};
 pub use index::Index;
+pub use packed::GRAIN_BYTES;
 pub use zero::is_zero;

@@ -1,7 +1,8 @@
 //! Blocks of every kind come back as they were, and stored bytes that are wrong do no harm.
 
 use proptest::prelude::*;
-use quoin_reduction::{Codec, Compressor, Decompressor, most_compressed};
+use quoin_base::{Crc32c, crc32c};
+use quoin_reduction::{Codec, Compressor, Decompressor, GRAIN_BYTES, most_compressed};
 
 const CODECS: [Codec; 4] = [Codec::Lz4, Codec::Zstd(-1), Codec::Zstd(1), Codec::Zstd(3)];
 
@@ -36,11 +37,47 @@ proptest! {
     }
 
     #[test]
+    fn what_is_packed_comes_back_with_its_checksum(block in block()) {
+        let (mut compressor, mut decompressor, mut stored) = (Compressor::new(), Decompressor::new(), Vec::new());
+        for codec in CODECS {
+            let crc = crc32c(&block);
+            if !compressor.pack(codec, &block, crc, &mut stored) {
+                continue;
+            }
+            prop_assert!(stored.len().is_multiple_of(GRAIN_BYTES) && stored.len() <= most_compressed(block.len()));
+            let mut back = vec![0xaa; block.len()];
+            prop_assert_eq!(decompressor.unpack(codec, &stored, &mut back), Ok(crc));
+            prop_assert!(back == block, "{}", codec);
+            // The checksum that it came with decides, whatever was compressed.
+            prop_assert!(compressor.pack(codec, &block, Crc32c(crc.0 ^ 1), &mut stored));
+            prop_assert!(decompressor.unpack(codec, &stored, &mut back).is_err());
+        }
+    }
+
+    #[test]
+    fn no_changed_bit_of_what_is_packed_gives_other_content(block in block(), at in any::<prop::sample::Index>(), bit in 0..8u32) {
+        let (mut compressor, mut decompressor, mut stored) = (Compressor::new(), Decompressor::new(), Vec::new());
+        for codec in CODECS {
+            if !compressor.pack(codec, &block, crc32c(&block), &mut stored) {
+                continue;
+            }
+            let at = at.index(stored.len());
+            stored[at] ^= 1 << bit;
+            let mut back = vec![0; block.len()];
+            // Some bits mean nothing, such as those of the zeroes.
+            if decompressor.unpack(codec, &stored, &mut back).is_ok() {
+                prop_assert!(back == block, "{}", codec);
+            }
+        }
+    }
+
+    #[test]
     fn wrong_bytes_do_no_harm(stored in proptest::collection::vec(any::<u8>(), 0..4096), len in 0..9000usize) {
         let mut decompressor = Decompressor::new();
         for codec in CODECS {
             let mut block = vec![0; len];
             drop(decompressor.decompress(codec, &stored, &mut block));
+            drop(decompressor.unpack(codec, &stored, &mut block));
         }
     }
 

@@ -81,6 +81,7 @@ impl Event {
 struct OneShotCell<T> {
     value: Option<T>,
     closed: bool,
+    abandoned: bool,
     waker: Option<Waker>,
 }
 
@@ -92,11 +93,17 @@ pub struct OneShotSender<T>(Arc<Mutex<OneShotCell<T>>>);
 
 /// A one-shot value, from any thread to any other.
 pub fn one_shot<T>() -> (OneShotSender<T>, OneShot<T>) {
-    let cell = Arc::new(Mutex::new(OneShotCell { value: None, closed: false, waker: None }));
+    let cell =
+        Arc::new(Mutex::new(OneShotCell { value: None, closed: false, abandoned: false, waker: None }));
     (OneShotSender(cell.clone()), OneShot(cell))
 }
 
 impl<T> OneShotSender<T> {
+    /// Whether nobody waits for a value any more.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.lock().abandoned
+    }
+
     /// Sends `value`; the receiver may have gone.
     pub fn send(self, value: T) {
         self.0.lock().value = Some(value);
@@ -113,6 +120,12 @@ impl<T> Drop for OneShotSender<T> {
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+}
+
+impl<T> Drop for OneShot<T> {
+    fn drop(&mut self) {
+        self.0.lock().abandoned = true;
     }
 }
 

@@ -77,9 +77,12 @@ impl Committer {
         if now < from {
             return;
         }
-        let is_old = |waiting: &Waiting| waiting.fragments.iter().any(|one| one.sequence < older_than);
-        let keys = slice.buffer.keys().into_iter();
-        let all: Vec<_> = keys.filter_map(|key| slice.waiting(key)).filter(is_old).collect();
+        let old = |key| {
+            let mut waiting = slice.waiting(key)?;
+            waiting.fragments.retain(|one| one.sequence < older_than);
+            (!waiting.fragments.is_empty()).then_some(waiting)
+        };
+        let all: Vec<_> = slice.buffer.keys().into_iter().filter_map(old).collect();
         let is_of_use = all.iter().all(Waiting::can_be_carried);
         if self.carry_some(all, is_of_use, 1.0).await {
             // What drives fail to read is tried again.

@@ -226,8 +226,7 @@ impl Committer {
     /// Does what was asked for first.
     async fn answer(&mut self) -> Result<Outcome, PoolError> {
         let slice = self.slice.clone();
-        let request = slice.requests.queue.lock().pop_front();
-        let Some((request, answer)) = request else { return Ok(Outcome::Did) };
+        let Some((request, answer)) = slice.requests.next() else { return Ok(Outcome::Did) };
         let _answering = slice.requests.answering();
         let outcome = match request {
             Request::Checkpoint => {

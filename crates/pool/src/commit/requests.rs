@@ -49,6 +49,10 @@ impl Drop for Answering<'_> {
     }
 }
 
+fn is_wanted((request, answer): &(Request, OneShotSender<Answer>)) -> bool {
+    *request == Request::Stop || !answer.is_abandoned()
+}
+
 impl Requests {
     pub(crate) fn new(health: &Health) -> Self {
         let wake = Arc::new(Event::new());
@@ -73,10 +77,19 @@ impl Requests {
             if self.ended.load(Ordering::Acquire) {
                 return None;
             }
+            // While the committer waits for room, those who ask give up, and ask again.
+            queue.retain(is_wanted);
             queue.push_back((request, sender));
         }
         self.wake.notify();
         answer.await
+    }
+
+    /// The next request. Those that nobody waits for any more are passed over.
+    pub(super) fn next(&self) -> Option<(Request, OneShotSender<Answer>)> {
+        let mut queue = self.queue.lock();
+        queue.retain(is_wanted);
+        queue.pop_front()
     }
 
     /// Says that a request is being carried out.

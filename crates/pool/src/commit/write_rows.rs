@@ -6,7 +6,10 @@ use crate::{
     lifecycle::slice::Slice,
     meta::{Segment, Stream},
     segment::rows::{ComposedRow, Row},
-    store::pace::{PIECE_BYTES, Piece, Work},
+    store::{
+        Writer,
+        pace::{PIECE_BYTES, Piece, Work},
+    },
 };
 use futures_util::{StreamExt, future::join_all, stream};
 use quoin_base::DriveIndex;
@@ -38,7 +41,7 @@ impl Slice {
             let paced =
                 if is_background { self.enter_drives(&layout, piece_bytes as u64).await } else { Vec::new() };
             let write = || store.write_row(&layout.stripes, offset, piece.clone(), is_durable);
-            lacking = lacking.with(store.write_patiently(self.world(), write).await?);
+            lacking = lacking.with(store.write_patiently(self.world(), Writer::Committer, write).await?);
             for piece in paced {
                 piece.done(self.world().now(), self.pressure());
             }

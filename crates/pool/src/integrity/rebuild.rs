@@ -18,7 +18,10 @@ use crate::{
     lifecycle::slice::Slice,
     maps::blocks::BlockPlace,
     meta::{ColumnMove, DriveUse, emptiest, is_uneven, percents},
-    store::pace::{PIECE_BYTES, Work},
+    store::{
+        Writer,
+        pace::{PIECE_BYTES, Work},
+    },
 };
 use futures_util::{StreamExt, future::join, stream::FuturesUnordered};
 use quoin_base::{BlockNumber, ByteRange, DriveIndex, SegmentId, crc32c};
@@ -356,7 +359,7 @@ impl Slice {
         let piece = (Work::Move, made.len() as u64);
         let paced = store.pace().enter(next.to.drive, piece, world, pressure).await;
         let write = || store.write_slab(next.to, at, vec![made.clone()], false);
-        let written = store.write_patiently(world, write).await;
+        let written = store.write_patiently(world, Writer::Rebuild, write).await;
         paced.done(world.now(), pressure());
         if let Err(error) = written {
             store.do_without(next.to.drive, error).await?;

@@ -1,6 +1,12 @@
 //! Writing pages of metadata to places in table slabs.
 
-use crate::{error::PoolError, format::Location, lifecycle::slice::Slice, meta::PageId, store::pace::Work};
+use crate::{
+    error::PoolError,
+    format::Location,
+    lifecycle::slice::Slice,
+    meta::PageId,
+    store::{Writer, pace::Work},
+};
 use futures_util::{StreamExt, future::join_all, stream};
 use quoin_stripe::Column;
 use quoin_world::Slice as Bytes;
@@ -49,7 +55,7 @@ impl Slice {
         let bytes: u64 = data.iter().map(|bytes| bytes.len() as u64).sum();
         let paced = store.pace().enter(column.drive, (Work::Rows, bytes), world, || self.pressure()).await;
         let write = || store.write_slab(column, offset, data.to_vec(), false);
-        if let Err(error) = store.write_patiently(world, write).await {
+        if let Err(error) = store.write_patiently(world, Writer::Committer, write).await {
             // The other copies are all that there is from then on.
             store.do_without(column.drive, error).await?;
         }

@@ -80,7 +80,7 @@ impl Store {
     }
 
     /// Gives up the drives that were absent for longer than the repair delay. Returns them. One that holds the last copy of
-    /// something is waited for further.
+    /// something is waited for further, and one that is there again is read from, though it cannot count yet.
     pub(crate) async fn give_up_absent(&self) -> Result<Vec<DriveIndex>, PoolError> {
         let (now, delay) = (self.absence.now_ms(), self.repair_delay().as_millis() as u64);
         let is_due = |member: &&Member| {
@@ -90,7 +90,7 @@ impl Store {
         let mut given_up = Vec::new();
         for drive in due {
             // NOTE: one at a time. When one of two is given up, the other may hold the last copy.
-            if self.holds_last(&self.members(), drive) {
+            if self.is_lent(drive) || self.holds_last(&self.members(), drive) {
                 continue;
             }
             match self.fail_drive(drive).await {

@@ -62,7 +62,7 @@ use quoin_world::{
 use rate::Rate;
 use repairs::Repairs;
 use shortage::Shortage;
-pub(crate) use shortage::WaitsForSlabs;
+pub(crate) use shortage::{WaitsForSlabs, Writer};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,

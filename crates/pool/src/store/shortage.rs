@@ -44,19 +44,45 @@ pub(super) struct Shortage {
 
 #[derive(Default)]
 struct Waiting {
-    /// How many rows wait, by the drive that has no room for them.
-    rows: BTreeMap<String, u32>,
+    /// Writes that wait, by the drive that has no room for them.
+    writes: BTreeMap<String, Writes>,
     /// How many slices lack slabs.
     slices: u32,
     /// How many checkpoints wait for slabs that are being cut.
     cuts: u32,
 }
 
+/// Writes that wait for room on a drive.
+#[derive(Default)]
+struct Writes {
+    /// Those of committers, which do nothing else meanwhile.
+    of_committers: u32,
+    others: u32,
+}
+
+impl Writes {
+    fn of(&mut self, writer: Writer) -> &mut u32 {
+        match writer {
+            Writer::Committer => &mut self.of_committers,
+            Writer::Rebuild => &mut self.others,
+        }
+    }
+}
+
+/// Who writes.
+#[derive(Clone, Copy)]
+pub(crate) enum Writer {
+    /// A committer, or a checkpoint that it waits for.
+    Committer,
+    /// The rebuild, beside committers.
+    Rebuild,
+}
+
 /// What waits for room.
 #[derive(Clone, Copy)]
 enum Waiter<'a> {
-    /// A row, for which this drive has no room.
-    Row(&'a str),
+    /// A write, for which this drive has no room.
+    Write(&'a str, Writer),
     /// A slice, with blocks that find no slab.
     Slice,
     /// A slice, with a checkpoint that finds none.
@@ -67,7 +93,9 @@ impl Shortage {
     fn begin(&self, waiter: Waiter<'_>) {
         let mut waiting = self.waiting.lock();
         match waiter {
-            Waiter::Row(drive) => *waiting.rows.entry(drive.to_owned()).or_default() += 1,
+            Waiter::Write(drive, writer) => {
+                *waiting.writes.entry(drive.to_owned()).or_default().of(writer) += 1;
+            }
             Waiter::Slice => waiting.slices += 1,
             Waiter::Cut => waiting.cuts += 1,
         }
@@ -77,26 +105,27 @@ impl Shortage {
     fn end(&self, waiter: Waiter<'_>) {
         let mut waiting = self.waiting.lock();
         match waiter {
-            Waiter::Row(drive) => {
-                if let Some(rows) = waiting.rows.get_mut(drive) {
-                    *rows -= 1;
-                    if *rows == 0 {
-                        waiting.rows.remove(drive);
+            Waiter::Write(drive, writer) => {
+                if let Some(writes) = waiting.writes.get_mut(drive) {
+                    *writes.of(writer) -= 1;
+                    if writes.of_committers + writes.others == 0 {
+                        waiting.writes.remove(drive);
                     }
                 }
             }
             Waiter::Slice => waiting.slices -= 1,
             Waiter::Cut => waiting.cuts -= 1,
         }
-        let is_short = !waiting.rows.is_empty() || waiting.slices > 0 || waiting.cuts > 0;
+        let is_short = !waiting.writes.is_empty() || waiting.slices > 0 || waiting.cuts > 0;
         self.is_short.store(is_short, Ordering::Release);
     }
 }
 
-/// One row that waits; leaves when dropped.
+/// A write that waits; leaves when dropped.
 struct WaitsForRoom<'a> {
     store: &'a Store,
     drive: String,
+    writer: Writer,
 }
 
 /// A slice that waits for slabs; leaves when dropped.
@@ -114,7 +143,7 @@ impl Drop for WaitsForSlabs {
 
 impl Drop for WaitsForRoom<'_> {
     fn drop(&mut self) {
-        self.store.shortage.end(Waiter::Row(&self.drive));
+        self.store.shortage.end(Waiter::Write(&self.drive, self.writer));
         self.store.health.notify();
     }
 }
@@ -122,7 +151,7 @@ impl Drop for WaitsForRoom<'_> {
 impl Store {
     /// The drives whose file systems have no room; empty as a rule.
     pub(crate) fn drives_without_room(&self) -> Vec<String> {
-        self.shortage.waiting.lock().rows.keys().cloned().collect()
+        self.shortage.waiting.lock().writes.keys().cloned().collect()
     }
 
     /// Whether the drives that are left have no slab for what was admitted before others were lost.
@@ -155,7 +184,7 @@ impl Store {
     /// Why a committer does nothing until there is room, if one waits for that.
     fn why_held_up(&self) -> Option<String> {
         let waiting = self.shortage.waiting.lock();
-        if let Some(drive) = waiting.rows.keys().next() {
+        if let Some((drive, _)) = waiting.writes.iter().find(|(_, writes)| writes.of_committers > 0) {
             return Some(format!("the file system under drive {drive} has no room: make some there first"));
         }
         let why =
@@ -181,11 +210,11 @@ impl Store {
     }
 
     /// Begins to wait for room on the drive that failed a write for want of it.
-    fn lacks_room(&self, drive: &str) -> WaitsForRoom<'_> {
-        self.shortage.begin(Waiter::Row(drive));
+    fn lacks_room(&self, drive: &str, writer: Writer) -> WaitsForRoom<'_> {
+        self.shortage.begin(Waiter::Write(drive, writer));
         tracing::warn!(pool = %self.pool_name(), drive, "the file system under the drive has no room; writes are refused");
         self.health.notify();
-        WaitsForRoom { store: self, drive: drive.to_owned() }
+        WaitsForRoom { store: self, drive: drive.to_owned(), writer }
     }
 
     /// Whether slabs may lack for what was admitted: drives were lost. One may be back when that is noticed.
@@ -219,6 +248,7 @@ impl Store {
     pub(crate) async fn write_patiently<F, T, E>(
         &self,
         world: &dyn World,
+        writer: Writer,
         mut write: impl FnMut() -> F,
     ) -> Result<T, PoolError>
     where
@@ -232,7 +262,7 @@ impl Store {
                 Err(error) => error.into(),
             };
             let Some(drive) = without_room(&error) else { return Err(error) };
-            waits.get_or_insert_with(|| self.lacks_room(drive));
+            waits.get_or_insert_with(|| self.lacks_room(drive, writer));
             if !self.may_retry(world).await? {
                 return Err(error);
             }
