@@ -37,7 +37,7 @@ pub fn page(estimate: &Estimate, block_bytes: u32) -> String {
                 p {
                     (size(all.read_bytes)) " read of " (size(all.logical_bytes)) " in " (all.files) " files, of which "
                     (size(all.hole_bytes)) " are holes. "
-                    (if estimate.is_exact() { "All was read: the figures are exact." } else { SAMPLED })
+                    (estimate.quality()) " " (crate::SO_FAR)
                 }
                 @for (dedup, title) in charts(all) {
                     h2 { (title) }
@@ -45,8 +45,11 @@ pub fn page(estimate: &Estimate, block_bytes: u32) -> String {
                 }
                 h2 { "With blocks of " (block_bytes / 1024) " KiB" }
                 (options(all, block_bytes))
-                h2 { "Drives that layouts need" }
-                p class="note" { "Raw capacity, metadata included; in brackets the size of the data to it." }
+                h2 { "Space on drives" }
+                p class="note" {
+                    "Raw bytes, metadata included, of the upper end of ranges; in brackets the size of the data to them. "
+                    (crate::BESIDE)
+                }
                 (layouts(all, block_bytes, dedup))
                 @if sets.len() > 1 {
                     h2 { "Each set" }
@@ -54,7 +57,7 @@ pub fn page(estimate: &Estimate, block_bytes: u32) -> String {
                 }
                 @if !skipped.is_empty() {
                     h2 { "Not read" }
-                    ul { @for one in skipped { li { (one.path.display()) ": " (one.why) } } }
+                    ul { @for one in skipped { li { (one.path) ": " (one.why) } } }
                 }
                 h2 { "How to read this" }
                 p class="note" {
@@ -68,9 +71,6 @@ pub fn page(estimate: &Estimate, block_bytes: u32) -> String {
     }
     .into_string()
 }
-
-const SAMPLED: &str = "Figures are estimated from samples; ranges tell how far they may be off. Of a part of the data, deduplication is \
-                       estimated as the least that it may save.";
 
 /// The charts there are, with their titles.
 fn charts(all: &Scope) -> Vec<(Dedup, &'static str)> {
@@ -86,7 +86,7 @@ fn charts(all: &Scope) -> Vec<(Dedup, &'static str)> {
 fn chart(scope: &Scope, dedup: Dedup) -> Result<String, Box<dyn std::error::Error>> {
     let sizes = scope.block_sizes();
     let series = scope.compressions();
-    let most = scope.options.iter().map(|option| option.mapped_bytes).max().unwrap_or(1).max(1);
+    let most = scope.options.iter().map(|option| option.mapped_bytes.estimate).max().unwrap_or(1).max(1);
     let (unit, name) = unit(most);
     let mut svg = String::new();
     {
@@ -157,12 +157,13 @@ fn options(scope: &Scope, block_bytes: u32) -> Markup {
 
 fn layouts(scope: &Scope, block_bytes: u32, dedup: Dedup) -> Markup {
     let compressions = scope.compressions();
-    let columns: Vec<_> =
-        compressions.iter().filter_map(|name| scope.option(block_bytes, name, dedup)).collect();
+    let plain = scope.option(block_bytes, "off", Dedup::Off);
+    let reduced = compressions.iter().filter_map(|name| scope.option(block_bytes, name, dedup));
+    let columns: Vec<_> = plain.into_iter().chain(reduced).collect();
     let Some(first) = columns.first() else { return html! {} };
     html! {
         table {
-            tr { th { "Layout" } @for option in &columns { th { (option.compression) } } }
+            tr { th { "Layout" } @for option in &columns { th { (column_name(option)) } } }
             @for (row, laid) in first.layouts.iter().enumerate() {
                 tr {
                     td { (laid.layout) }
@@ -197,6 +198,16 @@ fn each_set(sets: &[Scope], block_bytes: u32) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// What a column of layouts is of.
+fn column_name(option: &Reduced) -> String {
+    match (option.dedup, option.compression.as_str()) {
+        (Dedup::Off, "off") => "No reduction".to_owned(),
+        (Dedup::Off, codec) => codec.to_owned(),
+        (_, "off") => "Dedup".to_owned(),
+        (_, codec) => format!("Dedup and {codec}"),
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub struct Progress {
     all: AtomicU64,
     done: AtomicU64,
-    read: AtomicU64,
     is_cancelled: AtomicBool,
 }
 
@@ -20,11 +19,6 @@ impl Progress {
     /// Bytes of them that are behind.
     pub fn done_bytes(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that were read.
-    pub fn read_bytes(&self) -> u64 {
-        self.read.load(Ordering::Relaxed)
     }
 
     /// Ends the estimate soon, without a result.
@@ -42,9 +36,5 @@ impl Progress {
 
     pub(crate) fn did(&self, bytes: u64) {
         self.done.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn did_read(&self, bytes: u64) {
-        self.read.fetch_add(bytes, Ordering::Relaxed);
     }
 }

@@ -1,8 +1,12 @@
 //! What is left of data with a block size, a codec and deduplication.
 
-use crate::{scan::Bytes, scan::OfSize};
+use crate::{
+    scan::{Bytes, OfSize},
+    seen::{Content, Seen},
+};
 use quoin_base::Layout;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A block's entry in a thin map. The array keeps one for each block that is not all zeroes.
 const MAP_ENTRY_BYTES: u64 = 8;
@@ -33,14 +37,19 @@ pub struct Range {
 }
 
 impl Range {
-    fn exactly(value: u64) -> Self {
-        Self { estimate: value, least: value, most: value }
-    }
-
     /// So far off at most, both ways.
     fn about(value: f64, margin: f64) -> Self {
         let round = |value: f64| value.max(0.0).round() as u64;
         Self { estimate: round(value), least: round(value - margin), most: round(value + margin) }
+    }
+
+    /// The same, as far as it is no more than `most` is.
+    fn within(self, most: Self) -> Self {
+        Self {
+            estimate: self.estimate.min(most.estimate),
+            least: self.least.min(most.least),
+            most: self.most.min(most.most),
+        }
     }
 
     /// Whether all three are the same.
@@ -49,12 +58,12 @@ impl Range {
     }
 }
 
-/// What a layout of drives needs.
+/// What a layout of drives needs. Of a figure that may be off, its upper end counts: who buys drives must know what they will need.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Laid {
     /// Its name.
     pub layout: String,
-    /// Bytes of drives, metadata included.
+    /// Bytes on drives, metadata included.
     pub raw_bytes: u64,
     /// The size of the data to that: what arrays call overall efficiency.
     pub efficiency: f64,
@@ -70,7 +79,7 @@ pub struct Reduced {
     /// Which equal blocks are stored once.
     pub dedup: Dedup,
     /// Bytes of blocks that are not all zeroes.
-    pub mapped_bytes: u64,
+    pub mapped_bytes: Range,
     /// Blocks that are stored. If only a part of the data was read, what deduplication saves is estimated as the least that it
     /// may save.
     pub unique_blocks: Range,
@@ -101,65 +110,49 @@ pub(crate) struct Choice<'a> {
     pub layouts: &'a [Layout],
 }
 
-/// Sums over contents, each with a weight.
-#[derive(Default)]
-struct Weighed {
-    blocks: f64,
-    bytes: f64,
-    stored: f64,
-    bytes_bytes: f64,
-    stored_stored: f64,
-    blocks_blocks: f64,
-}
-
-impl Weighed {
-    fn add(&mut self, weight: f64, bytes: u32, stored: u32) {
-        let (bytes, stored) = (weight * f64::from(bytes), weight * f64::from(stored));
-        self.blocks += weight;
-        self.bytes += bytes;
-        self.stored += stored;
-        self.blocks_blocks += weight * weight;
-        self.bytes_bytes += bytes * bytes;
-        self.stored_stored += stored * stored;
-    }
-}
-
 /// `of` to `to`; 1 of nothing.
 fn ratio(of: u64, to: u64) -> f64 {
     if to == 0 { 1.0 } else { of as f64 / to as f64 }
 }
 
+/// What sums over contents are of.
+#[derive(Clone, Copy)]
+enum Of {
+    Blocks,
+    Bytes,
+    Stored(Option<usize>),
+}
+
+impl Of {
+    fn content(self, content: &Content) -> f64 {
+        match self {
+            Self::Blocks => 1.0,
+            Self::Bytes => content.len_bytes.into(),
+            Self::Stored(codec) => content.stored_with(codec).into(),
+        }
+    }
+}
+
 impl OfSize {
     /// What is left of data, of which these bytes were looked at.
     pub(crate) fn reduced(&self, bytes: &[Bytes], choice: Choice<'_>) -> Reduced {
-        let sets = choice.set.map_or(0..bytes.len(), |set| set..set + 1);
-        let of_sets = |of: &dyn Fn(usize) -> f64| sets.clone().map(of).sum::<f64>();
-        // What was read stands for what a sample left out, set by set.
-        let mapped = of_sets(&|set| self.mapped_bytes[set] as f64 * bytes[set].scale());
-        let mapped_bytes = mapped.round() as u64;
+        let sets: Vec<_> = choice.set.map_or(0..bytes.len(), |set| set..set + 1).collect();
+        let mapped = self.plain(&sets, bytes, None);
         let codec = choice.codec.map(|(at, _)| at);
+        let blocks = Range::about(sets.iter().map(|set| self.mapped_blocks(*set, bytes)).sum(), 0.0);
         let (unique_blocks, unique_bytes, stored_bytes) = match choice.dedup {
-            Dedup::Off => {
-                let blocks = Range::exactly(mapped_bytes.div_ceil(self.block_bytes.into()));
-                let plain = |set: usize, codec: usize| self.plain[set][codec].ratio(self.mapped(set, bytes));
-                let stored = match codec {
-                    None => Range::exactly(mapped_bytes),
-                    Some(codec) => Range::about(
-                        of_sets(&|set| self.mapped(set, bytes) * plain(set, codec).0),
-                        of_sets(&|set| (self.mapped(set, bytes) * plain(set, codec).1).powi(2)).sqrt(),
-                    ),
+            Dedup::Off => (blocks, mapped, self.plain(&sets, bytes, codec)),
+            dedup => {
+                let scopes: Vec<_> = match dedup {
+                    Dedup::Across => vec![choice.set],
+                    Dedup::Off | Dedup::Within => sets.iter().copied().map(Some).collect(),
                 };
-                (blocks, Range::exactly(mapped_bytes), stored)
-            }
-            Dedup::Across => self.deduplicated(&[choice.set], bytes, codec),
-            Dedup::Within => {
-                let each: Vec<_> = sets.map(Some).collect();
-                self.deduplicated(&each, bytes, codec)
+                let of = |of| self.deduplicated(&scopes, bytes, of);
+                (of(Of::Blocks), of(Of::Bytes).within(mapped), of(Of::Stored(codec)).within(mapped))
             }
         };
-        let mapped_blocks = mapped_bytes.div_ceil(self.block_bytes.into());
-        let metadata_bytes = mapped_blocks * MAP_ENTRY_BYTES + unique_blocks.estimate * BLOCK_ENTRY_BYTES;
-        let needed = stored_bytes.estimate + metadata_bytes;
+        let metadata_bytes = blocks.estimate * MAP_ENTRY_BYTES + unique_blocks.estimate * BLOCK_ENTRY_BYTES;
+        let needed = stored_bytes.most + metadata_bytes;
         let logical = of_logical(bytes, choice.set);
         let laid = |layout: &Layout| {
             let raw_bytes = needed.div_ceil(layout.data().into()) * u64::from(layout.columns());
@@ -169,60 +162,75 @@ impl OfSize {
             block_bytes: self.block_bytes,
             compression: choice.codec.map_or("off", |(_, name)| name).to_owned(),
             dedup: choice.dedup,
-            mapped_bytes,
+            mapped_bytes: mapped,
             unique_blocks,
             unique_bytes,
             stored_bytes,
             metadata_bytes,
-            dedup_ratio: ratio(mapped_bytes, unique_bytes.estimate),
+            dedup_ratio: ratio(mapped.estimate, unique_bytes.estimate),
             compression_ratio: ratio(unique_bytes.estimate, stored_bytes.estimate),
-            reduction_ratio: ratio(mapped_bytes, stored_bytes.estimate),
+            reduction_ratio: ratio(mapped.estimate, stored_bytes.estimate),
             layouts: choice.layouts.iter().map(laid).collect(),
         }
     }
 
-    /// Bytes of a set that are not zero, those left out of a sample included.
-    fn mapped(&self, set: usize, bytes: &[Bytes]) -> f64 {
-        self.mapped_bytes[set] as f64 * bytes[set].scale()
+    /// What blocks of sets take that are not all zeroes, with a codec or without.
+    fn plain(&self, sets: &[usize], bytes: &[Bytes], codec: Option<usize>) -> Range {
+        let (mut sum, mut squares, mut most) = (0.0, 0.0, 0);
+        for &set in sets {
+            let (of_set, data) = (&self.sets[set], bytes[set].data() as f64);
+            let (share, off) = of_set.mapped.ratio(data);
+            let (mut stored, mut margin) = (share * data, off * data);
+            if let Some(codec) = codec {
+                let (ratio, off) = of_set.plain[codec].ratio(stored);
+                margin = (margin * ratio).hypot(stored * off);
+                stored *= ratio;
+            }
+            (sum, squares, most) = (sum + stored, squares + margin * margin, most + bytes[set].data());
+        }
+        let range = Range::about(sum, squares.sqrt());
+        Range { most: range.most.min(most), ..range }
     }
 
-    /// Blocks, bytes and stored bytes if each content is stored once in each of these scopes.
-    fn deduplicated(
-        &self,
-        scopes: &[Option<usize>],
-        bytes: &[Bytes],
-        codec: Option<usize>,
-    ) -> (Range, Range, Range) {
-        let kept = self.contents.kept();
-        let [mut low, mut high] = [(); 2].map(|()| Weighed::default());
-        for &scope in scopes {
-            let scale = scale_of(bytes, scope);
-            for content in self.contents.all() {
-                // A content that is once in a sample stands for itself at least: it may have copies elsewhere. At most it stands
-                // for `scale` contents, that have none. What is there more often has copies everywhere, as a rule.
-                let most = match content.copies_in(scope) {
-                    0 => continue,
-                    1 => scale,
-                    _ => 1.0,
-                };
-                let (len, stored) = (content.len_bytes, content.stored_with(codec));
-                low.add(1.0 / kept, len, stored);
-                high.add(most / kept, len, stored);
-            }
-        }
-        // Contents are in the sample by chance, one of `1 / kept`: two standard errors of a sum over them.
-        let off = |squares: f64| 2.0 * (squares * (1.0 - kept)).sqrt();
-        let range = |of: &dyn Fn(&Weighed) -> (f64, f64)| {
-            let [(least, below), (most, above)] = [of(&low), of(&high)];
-            let round = |value: f64| value.max(0.0).round() as u64;
-            // Who buys drives wants to know what they will need, not what they may.
-            Range { estimate: round(most), least: round(least - off(below)), most: round(most + off(above)) }
+    fn mapped_blocks(&self, set: usize, bytes: &[Bytes]) -> f64 {
+        let (of_set, data) = (&self.sets[set], bytes[set].data() as f64);
+        let block_bytes = match of_set.mapped_blocks {
+            0 => f64::from(self.block_bytes),
+            blocks => of_set.mapped_bytes as f64 / blocks as f64,
         };
-        (
-            range(&|sums| (sums.blocks, sums.blocks_blocks)),
-            range(&|sums| (sums.bytes, sums.bytes_bytes)),
-            range(&|sums| (sums.stored, sums.stored_stored)),
-        )
+        of_set.mapped.ratio(data).0 * data / block_bytes
+    }
+
+    /// What contents come to if each is stored once in each of these scopes.
+    fn deduplicated(&self, scopes: &[Option<usize>], bytes: &[Bytes], of: Of) -> Range {
+        let kept = self.contents.kept();
+        let scales: Vec<_> = scopes.iter().map(|scope| scale_of(bytes, *scope)).collect();
+        // A content that was seen in one piece stands for itself at least: it may be in others that were not read. At most it
+        // stands for `scale` contents that are in one piece each. One that was seen in several is everywhere, as a rule.
+        let (mut low, mut high, mut squares) = (0.0, 0.0, 0.0);
+        let mut in_pieces: BTreeMap<u32, f64> = BTreeMap::new();
+        for content in self.contents.all() {
+            let value = of.content(content) / kept;
+            let (mut at_least, mut at_most) = (0.0, 0.0);
+            for (scope, scale) in scopes.iter().zip(&scales) {
+                let Some(seen) = content.found_in(*scope) else { continue };
+                at_least += value;
+                at_most += match seen {
+                    Seen::InPiece(piece) if *scale > 1.0 => {
+                        *in_pieces.entry(piece).or_default() += value * (scale * scale - scale).sqrt();
+                        value * scale
+                    }
+                    Seen::InPiece(_) | Seen::InSeveral => value,
+                };
+            }
+            (low, high) = (low + at_least, high + at_most);
+            squares += at_most * at_most * (1.0 - kept);
+        }
+        // Contents are in the sample by chance, and so are pieces: two standard errors of both.
+        let of_pieces: f64 = in_pieces.values().map(|sum| sum * sum).sum();
+        let off = 2.0 * (squares + of_pieces).sqrt();
+        let round = |value: f64| value.max(0.0).round() as u64;
+        Range { estimate: round(high), least: round(low - 2.0 * squares.sqrt()), most: round(high + off) }
     }
 }
 
@@ -242,9 +250,13 @@ fn scale_of(bytes: &[Bytes], set: Option<usize>) -> f64 {
 }
 
 impl Bytes {
+    /// What is in no hole.
+    fn data(&self) -> u64 {
+        self.logical - self.holes
+    }
+
     /// For how many bytes each that was read stands.
     fn scale(&self) -> f64 {
-        let with_data = self.logical - self.holes;
-        if self.read == 0 { 1.0 } else { with_data as f64 / self.read as f64 }
+        if self.read == 0 { 1.0 } else { self.data() as f64 / self.read as f64 }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::{
     EstimateOptions, Skipped,
+    find::{AllSkipped, shown},
     reduced::{Choice, Dedup, Reduced, of_logical},
     scan::{Bytes, OfSize},
 };
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 pub(crate) struct Looked {
     pub sizes: Vec<OfSize>,
     pub bytes: Vec<Bytes>,
-    pub skipped: Vec<Skipped>,
+    pub skipped: AllSkipped,
     pub seconds: f64,
 }
 
@@ -70,8 +71,12 @@ pub struct Estimate {
     pub all: Scope,
     /// Each set.
     pub sets: Vec<Scope>,
-    /// What was not read, and why.
+    /// What was not read, and why: the first thousand of it.
     pub skipped: Vec<Skipped>,
+    /// How much more was not read.
+    pub more_skipped: u64,
+    /// How much could not be read, though it was to be.
+    pub failed: u64,
     /// How long it took.
     pub seconds: f64,
     /// Of what has data, the part that was to be read: 1 for all of it.
@@ -79,11 +84,25 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Whether nothing in it is estimated from a sample.
+    /// Whether nothing of what could be read is estimated from a sample.
     pub fn is_exact(&self) -> bool {
         let is_exact = |option: &Reduced| option.unique_blocks.is_exact() && option.stored_bytes.is_exact();
         self.all.read_bytes + self.all.hole_bytes == self.all.logical_bytes
             && self.all.options.iter().all(is_exact)
+    }
+
+    /// How good it is, in a sentence or two.
+    pub fn quality(&self) -> String {
+        let how = if self.is_exact() {
+            "All was read: figures are exact."
+        } else {
+            "Figures are estimated from samples, and ranges tell how far they may be off. Of deduplication the least counts."
+        };
+        match self.failed {
+            0 => how.to_owned(),
+            1 => "One path could not be read, see below; the figures are of the rest.".to_owned(),
+            failed => format!("{failed} paths could not be read, see below; the figures are of the rest."),
+        }
     }
 }
 
@@ -117,11 +136,13 @@ pub(crate) fn report(paths: &[PathBuf], options: &EstimateOptions, looked: Looke
             options: reduced,
         }
     };
-    let sets = paths.iter().enumerate().map(|(set, path)| scope(path.display().to_string(), Some(set)));
+    let sets = paths.iter().enumerate().map(|(set, path)| scope(shown(path), Some(set)));
     Estimate {
         sets: sets.collect(),
         all: scope("all".to_owned(), None),
-        skipped,
+        skipped: skipped.first,
+        more_skipped: skipped.more,
+        failed: skipped.failed,
         seconds,
         sample: options.sample,
     }

@@ -3,7 +3,7 @@
 use crate::{
     EstimateError, EstimateOptions, Progress,
     extents::next_data,
-    find::{Found, Skipped, Source, find, open},
+    find::{AllSkipped, Found, Source, find, open},
     report::{Estimate, Looked, report},
     seen::{Contents, Noted, Sums},
 };
@@ -11,7 +11,16 @@ use parking_lot::Mutex;
 use quoin_base::Crc32c;
 use quoin_reduction::{Compressor, Fingerprint, FingerprintKey, is_zero};
 use rustix::fs::{Advice, fadvise};
-use std::{fs::File, io, ops::Range, os::unix::fs::FileExt, path::PathBuf, sync::Arc, thread, time::Instant};
+use std::{
+    fs::{File, Metadata},
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::Instant,
+};
 
 /// What is read at once, and what a sample is made of.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -25,10 +34,19 @@ const PAGE_BYTES: u64 = 4096;
 pub(crate) struct OfSize {
     pub block_bytes: u32,
     pub contents: Contents,
-    /// By set, then by codec: of a sample of all blocks that are not zero.
-    pub plain: Vec<Vec<Sums>>,
-    /// By set: bytes of blocks that were read and are not all zeroes.
-    pub mapped_bytes: Vec<u64>,
+    pub sets: Vec<OfSet>,
+}
+
+/// Blocks of one size of a set.
+#[derive(Clone, Debug)]
+pub(crate) struct OfSet {
+    /// By codec: of a sample of all blocks that are not zero.
+    pub plain: Vec<Sums>,
+    /// Of what was read, what is not all zeroes.
+    pub mapped: Sums,
+    /// Bytes and blocks of that.
+    pub mapped_bytes: u64,
+    pub mapped_blocks: u64,
 }
 
 /// Bytes of a set.
@@ -53,22 +71,20 @@ pub fn estimate(
     progress: &Progress,
 ) -> Result<Estimate, EstimateError> {
     let began = Instant::now();
-    let Found { sources, skipped } = find(paths)?;
+    let Found { sources, skipped, .. } = find(paths)?;
     let all: u64 = sources.iter().map(|source| source.len_bytes.next_multiple_of(PAGE_BYTES)).sum();
     progress.begin(all);
     let sets = paths.len();
+    let data = sources.iter().map(|source| source.most_data_bytes).sum();
     let walk = Walk::new(sources, skipped, options.sample, sets);
     let key = FingerprintKey::new(*b"what is estimated is not stored.");
-    let sums = || vec![vec![Sums::default(); options.codecs.len()]; sets];
+    let plain = vec![Sums::default(); options.codecs.len()];
+    let of_set = OfSet { plain, mapped: Sums::default(), mapped_bytes: 0, mapped_blocks: 0 };
     let sizes = options.block_bytes.iter().map(|block_bytes| {
-        Mutex::new(OfSize {
-            block_bytes: *block_bytes,
-            contents: Contents::new(options.most_kept),
-            plain: sums(),
-            mapped_bytes: vec![0; sets],
-        })
+        let contents = Contents::new(options.most_kept);
+        Mutex::new(OfSize { block_bytes: *block_bytes, contents, sets: vec![of_set.clone(); sets] })
     });
-    let shared = Shared { walk: Mutex::new(walk), sizes: sizes.collect(), key, options, progress, all };
+    let shared = Shared { walk: Mutex::new(walk), sizes: sizes.collect(), key, options, progress, data };
     thread::scope(|scope| {
         let threads = (0..options.threads.max(1)).map(|number| {
             let name = format!("estimate-{number}");
@@ -87,6 +103,7 @@ pub fn estimate(
 
 /// A piece of a file to be read.
 struct Piece {
+    number: u32,
     file: Arc<File>,
     source: usize,
     set: usize,
@@ -96,9 +113,11 @@ struct Piece {
 /// Goes through all files, and gives out pieces of them.
 struct Walk {
     sources: Vec<Source>,
-    skipped: Vec<Skipped>,
+    skipped: AllSkipped,
     sample: f64,
     bytes: Vec<Bytes>,
+    /// By set: whether a piece of it is in the sample.
+    is_sampled: Vec<bool>,
     next: usize,
     open: Option<(Arc<File>, usize)>,
     /// Where in the open file it is.
@@ -108,9 +127,9 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(sources: Vec<Source>, skipped: Vec<Skipped>, sample: f64, sets: usize) -> Self {
-        let bytes = vec![Bytes::default(); sets];
-        Self { sources, skipped, sample, bytes, next: 0, open: None, at: 0, pieces: 0 }
+    fn new(sources: Vec<Source>, skipped: AllSkipped, sample: f64, sets: usize) -> Self {
+        let (bytes, is_sampled) = (vec![Bytes::default(); sets], vec![false; sets]);
+        Self { sources, skipped, sample, bytes, is_sampled, next: 0, open: None, at: 0, pieces: 0 }
     }
 
     /// The next piece to be read.
@@ -121,11 +140,15 @@ impl Walk {
                 None => self.open_next(progress)?,
             };
             let Source { set, len_bytes, .. } = self.sources[number];
+            // A file that got shorter ends where it ends. One that grew is read as far as it was known to.
+            let is_file = |metadata: &Metadata| metadata.file_type().is_file();
+            let now = file.metadata().ok().filter(is_file).map_or(len_bytes, |metadata| metadata.len());
+            let len_bytes = len_bytes.min(now.max(self.at));
             let end = len_bytes.next_multiple_of(PAGE_BYTES);
             let data = next_data(&file, self.at, len_bytes);
             // Whole blocks of all sizes.
             let begin = data.as_ref().map_or(end, |data| self.at.max(data.start / ALIGN_BYTES * ALIGN_BYTES));
-            let (hole, bytes) = (begin - self.at, &mut self.bytes[set]);
+            let (hole, bytes) = (begin.saturating_sub(self.at), &mut self.bytes[set]);
             bytes.holes += hole;
             bytes.logical += hole;
             progress.did(hole);
@@ -137,13 +160,14 @@ impl Walk {
             let range = begin..piece_end.min(data.end.next_multiple_of(ALIGN_BYTES)).min(end);
             self.at = range.end;
             self.pieces += 1;
-            // NOTE: the first piece is in each sample, so that none is empty.
-            if self.pieces > 1 && unit(self.pieces, 0) >= self.sample {
+            // NOTE: the first piece of each set is in its sample, so that none is empty.
+            let is_first = !std::mem::replace(&mut self.is_sampled[set], true);
+            if !is_first && unit(self.pieces, 0) >= self.sample {
                 bytes.logical += range.end - range.start;
                 progress.did(range.end - range.start);
                 continue;
             }
-            return Some(Piece { file, source: number, set, range });
+            return Some(Piece { number: self.pieces as u32, file, source: number, set, range });
         }
     }
 
@@ -165,8 +189,7 @@ impl Walk {
                 }
                 Err(error) => {
                     progress.did(source.len_bytes.next_multiple_of(PAGE_BYTES));
-                    let (path, why) = (source.path.clone(), error.to_string());
-                    self.skipped.push(Skipped { path, why });
+                    self.skipped.fail(&source.path, error);
                 }
             }
         }
@@ -174,7 +197,7 @@ impl Walk {
 
     fn failed(&mut self, piece: &Piece, error: &io::Error) {
         let why = format!("bytes {} to {}: {error}", piece.range.start, piece.range.end - 1);
-        self.skipped.push(Skipped { path: self.sources[piece.source].path.clone(), why });
+        self.skipped.fail(&self.sources[piece.source].path, why);
     }
 }
 
@@ -194,7 +217,8 @@ struct Shared<'a> {
     key: FingerprintKey,
     options: &'a EstimateOptions,
     progress: &'a Progress,
-    all: u64,
+    /// About the most that is in no hole.
+    data: u64,
 }
 
 /// A block of a piece.
@@ -224,7 +248,6 @@ impl Shared<'_> {
                     let bytes = &mut self.walk.lock().bytes[piece.set];
                     bytes.logical += data.len() as u64;
                     bytes.read += data.len() as u64;
-                    self.progress.did_read(data.len() as u64);
                 }
                 Err(error) => self.walk.lock().failed(&piece, &error),
             }
@@ -234,10 +257,9 @@ impl Shared<'_> {
 
     /// Looks at a piece, in blocks of each size.
     fn look_at(&self, piece: &Piece, data: &[u8], compressor: &mut Compressor) {
-        for of_size in &self.sizes {
-            let block_bytes = of_size.lock().block_bytes;
-            let mut blocks = self.blocks(piece, data, block_bytes);
-            self.note(of_size, piece.set, &mut blocks);
+        for (of_size, block_bytes) in self.sizes.iter().zip(&self.options.block_bytes) {
+            let mut blocks = self.blocks(piece, data, *block_bytes);
+            self.note(of_size, piece, data.len(), &mut blocks);
             for block in blocks.iter_mut().filter(|block| block.is_new || block.is_sampled) {
                 if block.stored.is_empty() {
                     block.stored = self.compressed(&data[block.range.clone()], compressor);
@@ -250,8 +272,7 @@ impl Shared<'_> {
     /// The blocks of a piece that are not all zeroes.
     fn blocks(&self, piece: &Piece, data: &[u8], block_bytes: u32) -> Vec<Block> {
         let most = self.options.most_kept as f64 * f64::from(block_bytes);
-        // Holes are known to have none; what a sample leaves out is not looked at.
-        let sampled = most / (self.all as f64 * self.options.sample);
+        let sampled = most / (self.data as f64 * self.options.sample);
         let starts = (0..data.len()).step_by(block_bytes as usize);
         let ranges = starts.map(|start| start..data.len().min(start + block_bytes as usize));
         let mapped = ranges.filter(|range| !is_zero(&data[range.clone()]));
@@ -268,11 +289,16 @@ impl Shared<'_> {
         mapped.map(block).collect()
     }
 
-    fn note(&self, of_size: &Mutex<OfSize>, set: usize, blocks: &mut [Block]) {
+    fn note(&self, of_size: &Mutex<OfSize>, piece: &Piece, len_bytes: usize, blocks: &mut [Block]) {
         let mut of_size = of_size.lock();
+        let of_set = &mut of_size.sets[piece.set];
+        let mapped = blocks.iter().map(|block| block.range.len() as u64).sum();
+        of_set.mapped.add(len_bytes as u64, mapped);
+        of_set.mapped_bytes += mapped;
+        of_set.mapped_blocks += blocks.len() as u64;
         for block in blocks {
-            of_size.mapped_bytes[set] += block.range.len() as u64;
-            block.is_new = of_size.contents.note(block.fingerprint, set, block.range.len()) == Noted::New;
+            let place = (piece.set, piece.number);
+            block.is_new = of_size.contents.note(block.fingerprint, place, block.range.len()) == Noted::New;
             if block.is_sampled
                 && let Some(stored) = of_size.contents.stored(block.fingerprint)
             {
@@ -289,7 +315,7 @@ impl Shared<'_> {
         let sampled = || blocks.iter().filter(|block| block.is_sampled);
         let len = sampled().map(|block| block.range.len() as u64).sum();
         if len > 0 {
-            for (codec, sums) in of_size.plain[set].iter_mut().enumerate() {
+            for (codec, sums) in of_size.sets[set].plain.iter_mut().enumerate() {
                 sums.add(len, sampled().map(|block| u64::from(block.stored[codec])).sum());
             }
         }

@@ -7,30 +7,46 @@
 use quoin_reduction::Fingerprint;
 use rustc_hash::FxHashMap;
 
+/// Where a content is in a set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copies {
+    set: u32,
+    /// The piece that it was seen in first.
+    piece: u32,
+    in_several_pieces: bool,
+}
+
 /// A content, and what is known of it.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// How many blocks of each set have it.
-    pub copies: Vec<(u32, u32)>,
+    /// In which sets it is.
+    pub copies: Vec<Copies>,
     pub len_bytes: u32,
     /// What it takes with each codec; empty until that is known.
     pub stored: Box<[u32]>,
 }
 
 impl Content {
-    /// How many blocks of a set have it, or of all sets.
-    pub(crate) fn copies_in(&self, set: Option<usize>) -> u64 {
-        let of = |(one, copies): &(u32, u32)| match set {
-            Some(set) if *one as usize != set => 0,
-            _ => u64::from(*copies),
-        };
-        self.copies.iter().map(of).sum()
+    /// Whether a set has it, or any; and if it was seen in one piece alone, which that is.
+    pub(crate) fn found_in(&self, set: Option<usize>) -> Option<Seen> {
+        let mut of_set = self.copies.iter().filter(|copies| set.is_none_or(|set| copies.set as usize == set));
+        let first = of_set.next()?;
+        let is_alone = !first.in_several_pieces && of_set.next().is_none();
+        Some(if is_alone { Seen::InPiece(first.piece) } else { Seen::InSeveral })
     }
 
     /// What it takes with a codec, or without one.
     pub(crate) fn stored_with(&self, codec: Option<usize>) -> u32 {
         codec.and_then(|codec| self.stored.get(codec)).copied().unwrap_or(self.len_bytes)
     }
+}
+
+/// Where a content was seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    /// In this piece alone, once or more often.
+    InPiece(u32),
+    InSeveral,
 }
 
 /// Contents by fingerprint: all of them, or those whose fingerprint is below a bound.
@@ -60,20 +76,25 @@ impl Contents {
         fingerprint.0.leading_zeros() >= self.shift
     }
 
-    /// Notes a block.
-    pub(crate) fn note(&mut self, fingerprint: Fingerprint, set: usize, len_bytes: usize) -> Noted {
+    /// Notes a block of a piece, which is of a set.
+    pub(crate) fn note(
+        &mut self,
+        fingerprint: Fingerprint,
+        (set, piece): (usize, u32),
+        len_bytes: usize,
+    ) -> Noted {
         if !self.keeps(fingerprint) {
             return Noted::Left;
         }
-        let set = set as u32;
+        let copies = Copies { set: set as u32, piece, in_several_pieces: false };
         if let Some(content) = self.by.get_mut(&fingerprint) {
-            match content.copies.iter_mut().find(|(one, _)| *one == set) {
-                Some((_, copies)) => *copies = copies.saturating_add(1),
-                None => content.copies.push((set, 1)),
+            match content.copies.iter_mut().find(|one| one.set == copies.set) {
+                Some(known) => known.in_several_pieces |= known.piece != piece,
+                None => content.copies.push(copies),
             }
             return Noted::Known;
         }
-        let content = Content { copies: vec![(set, 1)], len_bytes: len_bytes as u32, stored: Box::default() };
+        let content = Content { copies: vec![copies], len_bytes: len_bytes as u32, stored: Box::default() };
         self.by.insert(fingerprint, content);
         while self.by.len() > self.most && self.shift < u128::BITS {
             self.shift += 1;
@@ -105,9 +126,14 @@ impl Contents {
     }
 }
 
-/// Sums over samples of places: what their blocks are long and what they take, from which a ratio and its margin follow.
+/// With fewer pieces than this nothing is known of how they differ.
+const LEAST_PIECES: u64 = 10;
+
+/// Sums over pieces: what they are long and what they take, or what their blocks in a sample do. From these a ratio and its margin
+/// follow.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Sums {
+    pieces: u64,
     len: f64,
     stored: f64,
     len_len: f64,
@@ -116,10 +142,10 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Adds a piece: what those of its blocks that are in the sample are long, and what they take. Blocks of a piece are like each
-    /// other, so pieces count, not blocks.
+    /// Adds a piece. Blocks of a piece are like each other, so pieces count, not blocks.
     pub(crate) fn add(&mut self, len: u64, stored: u64) {
         let (len, stored) = (len as f64, stored as f64);
+        self.pieces += 1;
         self.len += len;
         self.stored += stored;
         self.len_len += len * len;
@@ -134,10 +160,16 @@ impl Sums {
             return (1.0, if of > 0.0 { 1.0 } else { 0.0 });
         }
         let ratio = self.stored / self.len;
+        if of <= self.len {
+            return (ratio, 0.0);
+        }
+        if self.pieces < LEAST_PIECES {
+            return (ratio, 1.0);
+        }
         // Of the ratio of two sums over pieces.
         let squares = self.stored_stored - 2.0 * ratio * self.len_stored + ratio * ratio * self.len_len;
-        let left_out = (1.0 - self.len / of.max(self.len)).max(0.0);
-        (ratio, 2.0 * (squares.max(0.0) * left_out).sqrt() / self.len)
+        let spread = squares.max(0.0) * self.pieces as f64 / (self.pieces - 1) as f64;
+        (ratio, 2.0 * (spread * (1.0 - self.len / of)).sqrt() / self.len)
     }
 }
 
@@ -159,7 +191,7 @@ mod tests {
         let mut contents = Contents::new(most);
         for n in 0..all {
             for copy in 0..1 + n % 3 {
-                contents.note(fingerprint(n), (copy % 2) as usize, 8192);
+                contents.note(fingerprint(n), ((copy % 2) as usize, copy as u32), 8192);
             }
         }
         let kept = contents.all().count();
@@ -167,20 +199,26 @@ mod tests {
         let estimated = kept as f64 / contents.kept();
         assert!((estimated / all as f64 - 1.0).abs() < 0.06, "{estimated} of {all}");
         // All copies of those that are kept are known, whenever they came.
-        let copies: u64 = contents.all().map(|content| content.copies_in(None)).sum();
-        let second: u64 = contents.all().map(|content| content.copies_in(Some(1))).sum();
-        assert!((copies as f64 / kept as f64 - 2.0).abs() < 0.1);
-        assert!((second as f64 / kept as f64 - 2.0 / 3.0).abs() < 0.1);
+        let count = |is: &dyn Fn(&Content) -> bool| {
+            contents.all().filter(|content| is(content)).count() as f64 / kept as f64
+        };
+        assert_eq!(count(&|content| content.found_in(None).is_some()), 1.0);
+        let once = count(&|content| content.found_in(None) == Some(Seen::InPiece(0)));
+        let in_second = count(&|content| content.found_in(Some(1)) == Some(Seen::InPiece(1)));
+        let often = count(&|content| content.found_in(Some(0)) == Some(Seen::InSeveral));
+        assert!((once - 1.0 / 3.0).abs() < 0.05, "{once}");
+        assert!((in_second - 2.0 / 3.0).abs() < 0.05, "{in_second}");
+        assert!((often - 1.0 / 3.0).abs() < 0.05, "{often}");
     }
 
     #[test]
     fn what_is_known_of_a_content_is_found_again() {
         let mut contents = Contents::new(10);
         let one = fingerprint(1);
-        assert_eq!(contents.note(one, 0, 8192), Noted::New);
+        assert_eq!(contents.note(one, (0, 0), 8192), Noted::New);
         assert_eq!(contents.stored(one), None);
         contents.note_stored(one, &[100, 50]);
-        assert_eq!(contents.note(one, 1, 8192), Noted::Known);
+        assert_eq!(contents.note(one, (1, 1), 8192), Noted::Known);
         assert_eq!(contents.stored(one), Some(&[100, 50][..]));
         let content = contents.all().next().unwrap();
         assert_eq!([None, Some(0), Some(1)].map(|codec| content.stored_with(codec)), [8192, 100, 50]);

@@ -2,14 +2,14 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use quoin_base::Layout;
-use quoin_cli::{Failure, Global, Output, parse_size, size_text, table};
+use quoin_cli::{Failure, Format, Global, Output, parse_size, size_text, table};
 use quoin_estimate::{
-    Dedup, Estimate, EstimateError, EstimateOptions, Progress, Range, Reduced, Scope, page,
+    BESIDE, Dedup, Estimate, EstimateError, EstimateOptions, Progress, Range, Reduced, SO_FAR, Scope, page,
 };
 use quoin_reduction::Codec;
 use std::{
-    fs::OpenOptions,
-    io::Write,
+    fmt::Display,
+    fs,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -25,7 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Options of `quoin estimate`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads only, and needs no array. Each PATH is a set of its own: a file, a device, or a directory with \
+    after_help = "Reads only, and needs no array. An array stores data without reduction so far: what is said of no \
+                        reduction applies.\n\nEach PATH is a set of its own: a file, a device, or a directory with \
                         all files below it on the same file system. Holes of sparse files are not read. A device or a file \
                         that changes meanwhile is read as it is at each moment.\n\n\
                         With --sample less is read. How well data is compressed is known well then. What deduplication saves \
@@ -87,19 +88,32 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     };
     let options = or(EstimateOptions::default());
     // Before it reads for hours.
-    let html = args.html.as_deref().map(|path| open_page(path, args.force)).transpose()?;
+    if let Some(path) = &args.html {
+        check_page(path, &args)?;
+    }
     let estimate = with_progress(&args.paths, &options).map_err(|error| failure(&error))?;
     let block = block_shown(&options);
-    output.show(&estimate, |estimate| text(estimate, block));
-    if let (Some(path), Some(mut file)) = (&args.html, html) {
-        file.write_all(page(&estimate, block).as_bytes()).map_err(|error| unwritable(path, &error))?;
+    if global.output == Format::Csv {
+        output.list(&rows(&estimate), "", |_| String::new());
+    } else {
+        output.show(&estimate, |estimate| text(estimate, block));
+    }
+    if let Some(path) = &args.html {
+        write_page(path, &page(&estimate, block)).map_err(|error| unwritable(path, &error))?;
         output.say(&format!("\nThe page is {}.", path.display()));
     }
     Ok(())
 }
 
-fn given<T: Clone>(given: &[T], default: Vec<T>) -> Vec<T> {
-    if given.is_empty() { default } else { given.to_vec() }
+/// What was given, each once; what is meant if nothing was.
+fn given<T: Clone + PartialEq>(given: &[T], default: Vec<T>) -> Vec<T> {
+    let mut once: Vec<T> = Vec::new();
+    for one in given {
+        if !once.contains(one) {
+            once.push(one.clone());
+        }
+    }
+    if once.is_empty() { default } else { once }
 }
 
 fn block_shown(options: &EstimateOptions) -> u32 {
@@ -107,22 +121,63 @@ fn block_shown(options: &EstimateOptions) -> u32 {
     if options.block_bytes.contains(&POOL_BLOCK_BYTES) { POOL_BLOCK_BYTES } else { first }
 }
 
-fn open_page(path: &Path, force: bool) -> Result<std::fs::File, Failure> {
-    let opened = if force {
-        OpenOptions::new().write(true).create(true).truncate(true).open(path)
-    } else {
-        OpenOptions::new().write(true).create_new(true).open(path)
-    };
-    opened.map_err(|error| unwritable(path, &error))
+/// Whether the page can be written, as far as that can be told before.
+fn check_page(path: &Path, args: &Args) -> Result<(), Failure> {
+    let same =
+        |one: &PathBuf| matches!((fs::canonicalize(one), fs::canonicalize(path)), (Ok(a), Ok(b)) if a == b);
+    let refused = |why: &str, next: &str| Err(no_page(path, why, next));
+    match fs::symlink_metadata(path) {
+        Ok(_) if args.paths.iter().any(same) => refused("it is what is to be read", "name another file"),
+        Ok(metadata) if !metadata.is_file() => refused("it is no ordinary file", "name another file"),
+        Ok(_) if !args.force => {
+            refused("it is there already", "name another file, or replace it with --force")
+        }
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            match fs::metadata(folder.unwrap_or(Path::new("."))) {
+                Ok(metadata) if metadata.is_dir() => Ok(()),
+                Ok(_) => refused("its folder is none", "name another file"),
+                Err(error) => Err(unwritable(path, &error)),
+            }
+        }
+    }
+}
+
+/// Writes the page whole, or not at all.
+fn write_page(path: &Path, page: &str) -> std::io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let written = fs::write(&part, page).and_then(|()| fs::rename(&part, path));
+    written.inspect_err(|_| drop(fs::remove_file(&part)))
+}
+
+/// What CSV has a line of.
+#[derive(serde::Serialize)]
+struct Row<'a> {
+    set: &'a str,
+    files: u64,
+    logical_bytes: u64,
+    #[serde(flatten)]
+    option: &'a Reduced,
+}
+
+fn rows(estimate: &Estimate) -> Vec<Row<'_>> {
+    let mut rows = Vec::new();
+    for Scope { name, files, logical_bytes, options, .. } in estimate.sets.iter().chain([&estimate.all]) {
+        let row = |option| Row { set: name, files: *files, logical_bytes: *logical_bytes, option };
+        rows.extend(options.iter().map(row));
+    }
+    rows
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    let next = if error.kind() == std::io::ErrorKind::AlreadyExists {
-        "name another file, or replace it with --force"
-    } else {
-        "name a file that can be written"
-    };
-    Failure::new("no page", path.display().to_string(), error.to_string(), next)
+    no_page(path, error, "name a file that can be written")
+}
+
+fn no_page(path: &Path, why: impl Display, next: &str) -> Failure {
+    let path = path.display().to_string();
+    Failure::new("no page", &path, format!("{path}: {why}"), next)
 }
 
 fn failure(error: &EstimateError) -> Failure {
@@ -158,44 +213,45 @@ fn with_progress(paths: &[PathBuf], options: &EstimateOptions) -> Result<Estimat
 /// An estimate for people.
 fn text(estimate: &Estimate, block_bytes: u32) -> String {
     let Estimate { all, sets, skipped, seconds, .. } = estimate;
-    let mut parts = vec![read(all, *seconds, estimate.is_exact())];
+    let mut parts = vec![read(all, *seconds) + "\n" + &estimate.quality() + "\n" + SO_FAR];
     parts.push(format!("Blocks of {}", size_text(block_bytes.into())) + "\n" + &options(all, block_bytes));
     if all.block_sizes().len() > 1 {
         parts.push("Block sizes: reduction ratio\n".to_owned() + &block_sizes(all));
     }
     parts.push(
-        "Drives needed, metadata included (overall efficiency: size of the data to that)\n".to_owned()
-            + &layouts(all, block_bytes),
+        format!(
+            "Space on drives, metadata included (overall efficiency: size of the data to that). {BESIDE}\n"
+        ) + &layouts(all, block_bytes),
     );
     if sets.len() > 1 {
         parts.push("Each set\n".to_owned() + &each_set(sets, block_bytes));
     }
     if !skipped.is_empty() {
-        let lines: Vec<_> =
-            skipped.iter().map(|one| format!("  {}: {}", one.path.display(), one.why)).collect();
-        parts.push(format!("Not read ({})\n{}", skipped.len(), shortened(lines)));
+        // Failures first.
+        let mut sorted: Vec<_> = skipped.iter().collect();
+        sorted.sort_by_key(|one| !one.failed);
+        let lines = sorted.into_iter().map(|one| format!("  {}: {}", one.path, one.why)).collect();
+        let all = skipped.len() as u64 + estimate.more_skipped;
+        parts.push(format!("Not read ({all})\n{}", shortened(lines, all)));
     }
     parts.join("\n\n")
 }
 
 /// The first of many lines, and how many more there are.
-fn shortened(lines: Vec<String>) -> String {
+fn shortened(mut lines: Vec<String>, all: u64) -> String {
     const MOST: usize = 10;
-    let more = lines.len().saturating_sub(MOST);
-    let first = lines[..lines.len() - more].join("\n");
-    if more == 0 { first } else { format!("{first}\n  and {more} more: -o json names all") }
+    lines.truncate(MOST);
+    let (more, first) = (all - lines.len() as u64, lines.join("\n"));
+    if more == 0 { first } else { format!("{first}\n  and {more} more: -o json names up to a thousand") }
 }
 
-fn read(all: &Scope, seconds: f64, is_exact: bool) -> String {
+fn read(all: &Scope, seconds: f64) -> String {
     let files = if all.files == 1 { "1 file".to_owned() } else { format!("{} files", all.files) };
-    let zero = all.logical_bytes.saturating_sub(all.options.first().map_or(0, |option| option.mapped_bytes));
-    let how = if is_exact {
-        "All was read: figures are exact."
-    } else {
-        "Figures are estimated from samples: RANGE tells how far they may be off. Of deduplication the least counts."
-    };
+    let zero = all
+        .logical_bytes
+        .saturating_sub(all.options.first().map_or(0, |option| option.mapped_bytes.estimate));
     format!(
-        "{} in {files}, of which {} are zeroes or holes; {} read in {seconds:.1} s ({}/s)\n{how}",
+        "{} in {files}, of which {} are zeroes or holes; {} read in {seconds:.1} s ({}/s)",
         size_text(all.logical_bytes),
         size_text(zero),
         size_text(all.read_bytes),
