@@ -16,7 +16,7 @@ mod tests;
 mod words;
 
 pub(crate) use columns::{ColumnEntry, NO_DRIVE};
-pub(crate) use words::{BlockInfo, Dead, Location, ThinEntry};
+pub(crate) use words::{BlockInfo, Dead, Location, SEGMENTS_END, ThinEntry};
 
 /// The unit of metadata and of alignment on drives.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -24,6 +24,9 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) const POOL_BLOCK_BYTES: u32 = 8192;
 /// Writes are cut at multiples of this, so that each record is of one region.
 pub(crate) const REGION_BYTES: u64 = MIB;
+/// Blocks and pages lie at multiples of this in a segment's data, and are as long as multiples of it: see `quoin-reduction`, which
+/// packs compressed blocks so.
+pub(crate) const GRAIN_BYTES: u64 = 16;
 /// 8-byte words in a metadata page.
 pub(crate) const PAGE_WORDS: usize = PAGE_BYTES / 8;
 
@@ -139,7 +142,9 @@ impl Root {
                 Some("a counter is impossible")
             }
             () if self.table_slabs.get() as usize > MAX_TABLE_SLABS => Some("it names too many table slabs"),
-            () if u64::from(self.segments.get()) > segments_end => Some("it has more segments than slabs"),
+            () if u64::from(self.segments.get()) > segments_end.min(SEGMENTS_END.into()) => {
+                Some("it has more segments than slabs")
+            }
             () if self.catalog_pages.get() > slabs * slab_bytes / PAGE_BYTES as u64 => {
                 Some("its catalog is larger than the pool")
             }
@@ -508,8 +513,8 @@ pub(crate) struct SegmentEntry {
     pub row_bytes: U32,
     /// Grows each time the segment is opened.
     pub generation: U32,
-    /// Sectors of it that live blocks or pages take.
-    pub live_sectors: U32,
+    /// Grains of it that live blocks or pages take.
+    pub live_grains: U32,
     /// Bytes of rows written.
     pub written_bytes: U64,
     /// Bit *n*: column *n* does not hold what it should.

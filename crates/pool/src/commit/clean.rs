@@ -18,12 +18,12 @@ use crate::{
         gather::{Allowance, LiveBlock, WrittenRow, rows_of},
     },
     error::PoolError,
-    format::Location,
+    format::{GRAIN_BYTES, Location},
     maps::blocks::{BlockPlace, block_page, block_word},
     meta::{PageId, Segment},
 };
 use futures_util::future::join_all;
-use quoin_base::{BlockNumber, SECTOR_BYTES, SegmentId};
+use quoin_base::{BlockNumber, SegmentId};
 use std::collections::BTreeSet;
 
 /// The most segments taken on in one step: as a rule more come free than a batch of destage takes.
@@ -107,7 +107,7 @@ impl Committer {
                 .to_relocate(&but)
                 .or_else(|| slice.segments.table.emptiest(&but, slice.buffer.block_bytes));
             let Some((id, segment)) = next else { break };
-            let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
+            let live = u64::from(segment.live_grains) * GRAIN_BYTES;
             let room = if segment.stream.is_metadata() { &mut due_room } else { &mut room };
             if live > *room {
                 left_out = true;

@@ -7,6 +7,14 @@ use quoin_base::{PageNumber, SegmentId};
 fn packed_words_come_apart_as_they_were_put_together() {
     let l = Location::new(SegmentId(7), 16 * 1024 * 1024 - 8192, 8192);
     assert_eq!((l.segment(), l.offset_bytes(), l.len_bytes()), (SegmentId(7), 16 * 1024 * 1024 - 8192, 8192));
+    let l = Location::new(SegmentId(SEGMENTS_END - 1), (1 << 31) - 16, 16);
+    assert_eq!(
+        (l.segment(), l.offset_bytes(), l.len_bytes()),
+        (SegmentId(SEGMENTS_END - 1), (1 << 31) - 16, 16)
+    );
+    assert_eq!((l.table_slab(), l.range().end()), (None, 1 << 31));
+    let l = Location::in_table_slab(MAX_TABLE_SLABS as u32, 16_383);
+    assert_eq!((l.table_slab(), l.offset_bytes()), (Some(MAX_TABLE_SLABS as u32), 16_383 * 4096));
     let t = ThinEntry::of_block(BlockNumber((1 << 39) - 1), LayerId((1 << 24) - 1));
     assert_eq!((t.block(), t.birth()), (Some(BlockNumber((1 << 39) - 1)), LayerId((1 << 24) - 1)));
     let listed = [t.dead(), t.as_dead_page().dead()];

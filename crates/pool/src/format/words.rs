@@ -1,25 +1,36 @@
 //! Words that name something: a place in a segment, an entry of a thin map, what the block table says of a block.
 
-use super::{DEAD_PAGE, LAYERS_END, PAGE_BYTES};
-use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SECTOR_BYTES, SegmentId};
+use super::{DEAD_PAGE, GRAIN_BYTES, LAYERS_END, PAGE_BYTES, POOL_BLOCK_BYTES};
+use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SegmentId};
 use std::fmt;
 
+/// Bits of a location: of the length, of the offset, and what is left of the segment.
+const LEN_BITS: u32 = 10;
+const OFFSET_BITS: u32 = 27;
+const SEGMENT_BITS: u32 = u64::BITS - OFFSET_BITS - LEN_BITS;
 /// Locations of a segment number from here on are in table slabs.
-const TABLE_SLABS: u32 = 1 << 31;
+const TABLE_SLABS: u32 = 1 << (SEGMENT_BITS - 1);
+/// Numbers of segments are below.
+pub(crate) const SEGMENTS_END: u32 = TABLE_SLABS;
+const _: () = assert!(POOL_BLOCK_BYTES as u64 <= GRAIN_BYTES << LEN_BITS, "a block has a location");
 
-/// Where a block or page lies: segment 32 bits, sector within the segment's data 24, length in sectors less
-/// one 8. Segment 0 is never used, so that 0 means "nowhere".
+/// Where a block or page lies: segment 27 bits, offset within the segment's data 27, length less one 10, both in grains of 16
+/// bytes. Segment 0 is never used, so that 0 means "nowhere".
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub(crate) struct Location(pub u64);
 
 impl Location {
     pub(crate) fn new(segment: SegmentId, offset_bytes: u64, len_bytes: usize) -> Self {
-        let (sector, sectors) = (offset_bytes / SECTOR_BYTES, len_bytes as u64 / SECTOR_BYTES);
+        let (offset, len) = (offset_bytes / GRAIN_BYTES, len_bytes as u64 / GRAIN_BYTES);
         assert!(
-            sector < 1 << 24 && (1..=256).contains(&sectors) && segment.0 > 0,
-            "no location has {sectors} sectors from {sector} of segment {segment} on"
+            offset < 1 << OFFSET_BITS
+                && (1..=1 << LEN_BITS).contains(&len)
+                && (1..2 * SEGMENTS_END).contains(&segment.0)
+                && offset_bytes.is_multiple_of(GRAIN_BYTES)
+                && (len_bytes as u64).is_multiple_of(GRAIN_BYTES),
+            "no location has {len_bytes} bytes from {offset_bytes} of segment {segment} on"
         );
-        Self(u64::from(segment.0) << 32 | sector << 8 | (sectors - 1))
+        Self(u64::from(segment.0) << (OFFSET_BITS + LEN_BITS) | offset << LEN_BITS | (len - 1))
     }
 
     /// A page of a table slab, by its position in the root's list, from 1 on.
@@ -38,15 +49,16 @@ impl Location {
     }
 
     pub(crate) fn segment(self) -> SegmentId {
-        SegmentId((self.0 >> 32) as u32)
+        SegmentId((self.0 >> (OFFSET_BITS + LEN_BITS)) as u32)
     }
 
     pub(crate) fn offset_bytes(self) -> u64 {
-        (self.0 >> 8 & 0xff_ffff) * SECTOR_BYTES
+        (self.0 >> LEN_BITS & ((1 << OFFSET_BITS) - 1)) * GRAIN_BYTES
     }
 
-    pub(crate) fn sectors(self) -> u32 {
-        (self.0 & 0xff) as u32 + 1
+    /// Its length in grains.
+    pub(crate) fn grains(self) -> u32 {
+        (self.0 & ((1 << LEN_BITS) - 1)) as u32 + 1
     }
 
     /// The bytes of its segment's data that it names.
@@ -63,12 +75,12 @@ impl Location {
     /// Whether a place of the same length begins where it ends.
     pub(crate) fn is_followed_by(self, next: Self) -> bool {
         next.segment() == self.segment()
-            && next.sectors() == self.sectors()
+            && next.grains() == self.grains()
             && next.offset_bytes() == self.offset_bytes() + self.len_bytes()
     }
 
     pub(crate) fn len_bytes(self) -> u64 {
-        u64::from(self.sectors()) * SECTOR_BYTES
+        u64::from(self.grains()) * GRAIN_BYTES
     }
 }
 

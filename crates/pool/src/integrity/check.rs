@@ -6,7 +6,7 @@
 
 use crate::{
     error::PoolError,
-    format::{Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace},
+    format::{GRAIN_BYTES, Location, MAP_LEVELS, PAGE_BYTES, PAGE_SPACES, PageSpace},
     integrity::quarantine::{LEAKED_OBJECT, Leaked},
     lifecycle::{open::Opened, options::PoolOptions, spanning::Decided},
     maps::tree::node,
@@ -20,9 +20,7 @@ use crate::{
 };
 use hashbrown::HashMap;
 use journal::{SliceToCheck, check_journal, decided_by};
-use quoin_base::{
-    BlockNumber, ByteRange, PageNumber, SECTOR_BYTES, SegmentGeneration, SegmentId, SliceId, VolumeId,
-};
+use quoin_base::{BlockNumber, ByteRange, PageNumber, SegmentGeneration, SegmentId, SliceId, VolumeId};
 use quoin_drive::Drive;
 use quoin_world::Compiled;
 use rustc_hash::FxBuildHasher;
@@ -395,7 +393,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn take(&mut self, location: Location) {
-        *self.live.entry(location.segment().0).or_default() += u64::from(location.sectors());
+        *self.live.entry(location.segment().0).or_default() += u64::from(location.grains());
     }
 
     /// Every page of every space, map pages included: each is where the page above says, and verifies.
@@ -478,16 +476,16 @@ impl Walk<'_> {
                 if live > 0 {
                     self.report.add(
                         format!("segment {id}"),
-                        format!("it is free, yet {live} sectors of it are in use"),
+                        format!("it is free, yet {live} grains of it are in use"),
                     );
                 }
                 continue;
             }
             self.report.segments += 1;
-            if live != u64::from(segment.live_sectors) {
+            if live != u64::from(segment.live_grains) {
                 self.report.add(
                     format!("segment {id}"),
-                    format!("it is counted to hold {} live sectors and holds {live}", segment.live_sectors),
+                    format!("it is counted to hold {} live grains and holds {live}", segment.live_grains),
                 );
             }
             if segment.written_bytes > io.segments.segment_bytes(segment.stripes.geometry) {
@@ -497,7 +495,7 @@ impl Walk<'_> {
             self.rows(id, segment.generation, segment.written_bytes).await;
         }
         for (id, live) in std::mem::take(&mut self.live) {
-            let bytes = live * SECTOR_BYTES;
+            let bytes = live * GRAIN_BYTES;
             self.report
                 .add(format!("segment {id}"), format!("it does not exist, yet {bytes} bytes lie in it"));
         }

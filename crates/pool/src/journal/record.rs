@@ -63,7 +63,9 @@ impl ReplayedRecord {
             () if is_placed && (payload_bytes > 0 || self.crcs.len() as u64 != blocks()) => {
                 Some("it has not one checksum for each block")
             }
-            () if is_placed && u64::from(Location(self.header.source.get()).sectors()) != block_sectors => {
+            () if is_placed
+                && Location(self.header.source.get()).len_bytes() != block_sectors * SECTOR_BYTES =>
+            {
                 Some("its blocks are not of the pool's size")
             }
             () if is_copy && (last_copied() > MAX_BLOCKS || payload_bytes > 0) => {

@@ -7,11 +7,12 @@
 
 use crate::{
     error::PoolError,
+    format::GRAIN_BYTES,
     lifecycle::{pool::Pool, slice::Slice},
     meta::{Laid, Transaction},
     store::Store,
 };
-use quoin_base::{Layout, SECTOR_BYTES, VolumeId};
+use quoin_base::{Layout, VolumeId};
 use quoin_world::atomic::Ordering;
 
 /// Layouts that the volumes of a pool may have beside the pool's, while it is open. Each has segments of its own open.
@@ -70,7 +71,7 @@ impl Pool {
                 used.push(of(layout));
                 used.len() - 1
             });
-            let live = u64::from(segment.live_sectors) * SECTOR_BYTES;
+            let live = u64::from(segment.live_grains) * GRAIN_BYTES;
             used[at].data_bytes += live;
             used[at].raw_bytes += segment.stripes.columns.len() as u64 * u64::from(self.store().slab_bytes());
             if segment.stripes.geometry.parity < layout.parity() {

@@ -108,9 +108,9 @@ impl Layouts {
         u64::from(columns) * u64::from(of_data.data()) / u64::from(of_data.columns())
     }
 
-    /// Sectors that live data takes as if it was laid out as the pool, if segments with so many columns of data and of parity
+    /// Grains that live data takes as if it was laid out as the pool, if segments with so many columns of data and of parity
     /// hold it. Beside spare domains, as it will be laid out when those are lost.
-    pub(crate) fn net_sectors(&self, (its_data, its_parity): (u8, u8), sectors: u64) -> u64 {
+    pub(crate) fn net_grains(&self, (its_data, its_parity): (u8, u8), grains: u64) -> u64 {
         let layout = self.of_data_then();
         let its_data = match self.spare.count {
             0 => its_data,
@@ -121,10 +121,10 @@ impl Layouts {
         };
         let (data, columns) = (u64::from(layout.data()), u64::from(layout.columns()));
         let its_columns = u64::from(its_data) + u64::from(its_parity);
-        let shared = (sectors * its_columns * data).div_ceil(u64::from(its_data) * columns);
+        let shared = (grains * its_columns * data).div_ceil(u64::from(its_data) * columns);
         // Copies beyond those of the pool take slabs of more domains, and may leave others without a counterpart.
         let more = u64::from(its_parity.saturating_sub(layout.parity()));
-        if its_data == 1 && more > 0 { shared.max(sectors * (more + 1)) } else { shared }
+        if its_data == 1 && more > 0 { shared.max(grains * (more + 1)) } else { shared }
     }
 
     /// The same beside drives that leave.
@@ -364,7 +364,7 @@ mod tests {
         let wide = sparing("raid5", &all, 1, &[]);
         assert_eq!((wide.net_for_hosts(&slabs(&[10; 4])), wide.of_data_then()), (20, layout("2+1")));
         // Live data is reckoned as it will lie: no more in 3+1, and more where it is narrower still.
-        assert_eq!([(3, 1), (2, 1), (1, 1)].map(|spread| wide.net_sectors(spread, 900)), [900, 900, 1200]);
+        assert_eq!([(3, 1), (2, 1), (1, 1)].map(|spread| wide.net_grains(spread, 900)), [900, 900, 1200]);
         // Once a domain is lost, hosts have what they had; with what is left of one too.
         assert_eq!(sparing("mirror", &all[1..], 1, &[0]).net_for_hosts(&slabs(&[0, 10, 10, 10])), 15);
         let in_part = sparing("mirror", &all, 1, &[0]);

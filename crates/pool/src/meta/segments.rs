@@ -4,7 +4,7 @@
 //! 1. A slab belongs to at most one segment that is not free, and to none unless it was granted to the slice, durably.
 //! 2. A segment that no longer holds anything live is quarantined: neither it nor its slabs are used again
 //!    before a checkpoint without it is durable and every read that may look at it has ended.
-//! 3. `live_sectors` counts exactly the sectors that locations in the block table and the page map take. What was placed
+//! 3. `live_grains` counts exactly the grains that locations in the block table and the page map take. What was placed
 //!    and is not published yet is counted apart, in RAM only.
 //! 4. A segment with placed rows keeps its slabs, though nothing in it is live or awaits publication, until the tail of a
 //!    checkpoint has passed every record that names it: replay reads what such a record leads to.
@@ -12,15 +12,15 @@
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{Location, Root, SEGMENTS_PER_PAGE},
+    format::{GRAIN_BYTES, Location, Root, SEGMENTS_PER_PAGE},
     meta::Layouts,
     segment::readers::{ReaderEpoch, ReaderEpochs},
     space::Overhead,
     store::Store,
 };
 use quoin_base::{
-    CheckpointGeneration, DriveIndex, Layout, MembersGeneration, PageNumber, SECTOR_BYTES, SegmentGeneration,
-    SegmentId, Sequence, SliceId,
+    CheckpointGeneration, DriveIndex, Layout, MembersGeneration, PageNumber, SegmentGeneration, SegmentId,
+    Sequence, SliceId,
 };
 use quoin_stripe::{Column, Geometry, StripeSet};
 use quoin_world::{
@@ -81,9 +81,9 @@ pub(crate) struct Segment {
     pub layout: Option<Layout>,
     pub stripes: StripeSet,
     pub generation: SegmentGeneration,
-    pub live_sectors: u32,
+    pub live_grains: u32,
     /// Sectors that were placed and are not published yet.
-    pub placed_sectors: u32,
+    pub placed_grains: u32,
     /// The last record that names it, of its opening or of what was placed there, while replay may need it.
     last_placed: Option<Sequence>,
     pub written_bytes: u64,
@@ -107,8 +107,8 @@ impl Segment {
     /// True when nothing in it is live, awaits publication or is named by a record that replay may find.
     fn is_given_up(&self) -> bool {
         self.state == SegmentState::Sealed
-            && self.live_sectors == 0
-            && self.placed_sectors == 0
+            && self.live_grains == 0
+            && self.placed_grains == 0
             && self.last_placed.is_none()
     }
 }
@@ -153,8 +153,8 @@ struct Inner {
     index: Index,
     dirty_pages: BTreeSet<PageNumber>,
     /// Live data, by how its segments are spread.
-    live_data_sectors: BTreeMap<(u8, u8), u64>,
-    live_meta_sectors: u64,
+    live_data_grains: BTreeMap<(u8, u8), u64>,
+    live_meta_grains: u64,
     /// The checkpoint that will have what is written now, and the last one whose rows are hardened.
     next_checkpoint: CheckpointGeneration,
     hardened: CheckpointGeneration,
@@ -214,7 +214,7 @@ impl SegmentTable {
             granted.take(format!("table slab {number}"), &columns)?;
         }
         let read = ReadEntries::of(entries, &mut granted)?;
-        let ReadEntries { segments, live_data_sectors, live_meta_sectors } = read;
+        let ReadEntries { segments, live_data_grains, live_meta_grains } = read;
         store.note_layouts(segments.iter().filter_map(|segment| segment.layout));
         // Ids below the last one in use that no segment has.
         let free_ids = (1..segments.len())
@@ -236,8 +236,8 @@ impl SegmentTable {
             placed: BTreeSet::new(),
             index: Index::default(),
             dirty_pages: BTreeSet::new(),
-            live_data_sectors,
-            live_meta_sectors,
+            live_data_grains,
+            live_meta_grains,
             next_checkpoint: CheckpointGeneration(root.generation.get()).next(),
             hardened: CheckpointGeneration(root.generation.get()),
             durable: CheckpointGeneration(root.generation.get()),
@@ -346,8 +346,8 @@ impl SegmentTable {
             layout,
             stripes: StripeSet::whole(geometry, columns.into()),
             generation: inner.segments[id as usize].generation.next(),
-            live_sectors: 0,
-            placed_sectors: 0,
+            live_grains: 0,
+            placed_grains: 0,
             last_placed: None,
             written_bytes: 0,
             written_in: inner.next_checkpoint,
@@ -390,17 +390,17 @@ impl SegmentTable {
         let segment = &mut inner.segments[location.segment().0 as usize];
         match segment.stream {
             Stream::Placed => {
-                segment.placed_sectors += location.sectors();
+                segment.placed_grains += location.grains();
                 inner.list(location.segment().0);
             }
             Stream::Data | Stream::Meta | Stream::Cleaned => inner.count(location, true),
         }
         let segment = &inner.segments[location.segment().0 as usize];
-        let counted = u64::from(segment.live_sectors) + u64::from(segment.placed_sectors);
+        let counted = u64::from(segment.live_grains) + u64::from(segment.placed_grains);
         assert!(
             segment.state != SegmentState::Open
-                || counted * SECTOR_BYTES <= self.segment_bytes(segment.stripes.geometry),
-            "{counted} sectors are live in segment {}, more than it has",
+                || counted * GRAIN_BYTES <= self.segment_bytes(segment.stripes.geometry),
+            "{counted} grains are live in segment {}, more than it has",
             location.segment()
         );
     }
@@ -417,7 +417,7 @@ impl SegmentTable {
     ) -> Result<(), PoolError> {
         let mut inner = self.inner.write();
         let segment = inner.segments.get(location.segment().0 as usize);
-        if !segment.is_some_and(|s| s.state != SegmentState::Free && s.live_sectors >= location.sectors()) {
+        if !segment.is_some_and(|s| s.state != SegmentState::Free && s.live_grains >= location.grains()) {
             return Err(PoolError::corrupt(
                 format!("segment {}", location.segment()),
                 "something is given up there that it does not hold",
@@ -464,9 +464,9 @@ impl SegmentTable {
             table_slabs: self.table_slabs.columns(),
             free_slabs: inner.net_free(),
             awaiting_slabs: inner.net_awaiting(),
-            live_data: inner.live_data_sectors.values().sum::<u64>() * SECTOR_BYTES,
-            net_live_data: inner.net_live_sectors() * SECTOR_BYTES,
-            live_meta: inner.live_meta_sectors * SECTOR_BYTES,
+            live_data: inner.live_data_grains.values().sum::<u64>() * GRAIN_BYTES,
+            net_live_data: inner.net_live_grains() * GRAIN_BYTES,
+            live_meta: inner.live_meta_grains * GRAIN_BYTES,
         }
     }
 
@@ -512,16 +512,16 @@ impl Inner {
         let segment = &mut self.segments[location.segment().0 as usize];
         assert!(segment.state != SegmentState::Free, "live data in free segment {}", location.segment());
         let total = if segment.stream.is_metadata() {
-            &mut self.live_meta_sectors
+            &mut self.live_meta_grains
         } else {
-            self.live_data_sectors.entry(segment.spread()).or_default()
+            self.live_data_grains.entry(segment.spread()).or_default()
         };
         if up {
-            segment.live_sectors += location.sectors();
-            *total += u64::from(location.sectors());
+            segment.live_grains += location.grains();
+            *total += u64::from(location.grains());
         } else {
-            segment.live_sectors -= location.sectors();
-            *total -= u64::from(location.sectors());
+            segment.live_grains -= location.grains();
+            *total -= u64::from(location.grains());
         }
         self.dirty(location.segment().0);
         self.list(location.segment().0);
@@ -552,7 +552,7 @@ impl Inner {
             let id = quarantined.id.0;
             let old = std::mem::replace(&mut self.segments[id as usize], free_segment());
             assert!(
-                old.state == SegmentState::Quarantined && old.live_sectors == 0 && old.placed_sectors == 0,
+                old.state == SegmentState::Quarantined && old.live_grains == 0 && old.placed_grains == 0,
                 "segment {id} comes free with something in it"
             );
             self.segments[id as usize].generation = old.generation;
@@ -572,8 +572,8 @@ fn free_segment() -> Segment {
         layout: None,
         stripes: StripeSet::whole(Geometry::none(0), Arc::from([])),
         generation: SegmentGeneration(0),
-        live_sectors: 0,
-        placed_sectors: 0,
+        live_grains: 0,
+        placed_grains: 0,
         last_placed: None,
         written_bytes: 0,
         written_in: CheckpointGeneration(0),

@@ -19,7 +19,7 @@ impl Weight {
         let (data, columns) = (u64::from(pool.data()), u64::from(pool.columns()));
         let one = u64::from(Self::ONE.0);
         let copies = (one * (u64::from(layout.parity()) + 1) * data).div_ceil(columns);
-        // Slabs of more domains: see `Layouts::net_sectors`.
+        // Slabs of more domains: see `Layouts::net_grains`.
         let more = u64::from(layout.parity().saturating_sub(pool.parity()));
         let more = if more > 0 { one * (more + 1) } else { 0 };
         Self(u8::try_from(copies.max(more).max(one)).unwrap_or(u8::MAX))

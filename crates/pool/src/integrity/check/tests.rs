@@ -388,7 +388,7 @@ fn slabs_that_are_not_granted_and_damaged_grant_pages_are_named() {
 
     let segments = rig.opened().io.segments.all();
     let in_use =
-        segments.iter().find(|(_, s)| s.live_sectors > 0 && s.stripes.columns[0].drive.0 == 0).unwrap();
+        segments.iter().find(|(_, s)| s.live_grains > 0 && s.stripes.columns[0].drive.0 == 0).unwrap();
     let slab = in_use.1.stripes.columns[0].slab;
     let label = rig.disks[0].peek(LABEL_OFFSETS[0], LABEL_BYTES);
     let label = Label::in_bytes(label.as_slice().try_into().unwrap()).unwrap();
@@ -443,7 +443,7 @@ fn wrong_counts_under_right_checksums_are_named() {
         let place = pool.first().block(BlockNumber(7)).await.unwrap().unwrap();
         pool.first().segments.table.add(place.location);
     });
-    rig.names("live sectors and holds");
+    rig.names("live grains and holds");
 }
 
 #[test]

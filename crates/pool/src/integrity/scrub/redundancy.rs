@@ -378,7 +378,7 @@ impl Scrub {
         let slice = self.slice();
         let live_in = || slice.segments.table.live_in(first.segment, first.generation);
         let _guard = slice.enter_readers();
-        let (live_sectors, end) = live_in()?;
+        let (live_grains, end) = live_in()?;
         let (mut at, mut named, mut heads) = (first, 0, Heads::new());
         while at.offset < end {
             let head = self.row_head(at).await?;
@@ -393,13 +393,13 @@ impl Scrub {
                     slice.block(content.block_number()).await.ok().flatten().map(|p| p.location)
                 };
                 let is_here = |location: &Location| is_in_row(*location, first.segment, range);
-                named += location.filter(is_here).map_or(0, |location| u64::from(location.sectors()));
+                named += location.filter(is_here).map_or(0, |location| u64::from(location.grains()));
             }
             at.offset = range.end();
         }
         // NOTE: less may be live by now, never more.
         let (now, _) = live_in()?;
-        (now..=live_sectors).contains(&named).then_some(heads)
+        (now..=live_grains).contains(&named).then_some(heads)
     }
 
     /// What is live of the contents of a row; `None` if that cannot be told.

@@ -10,8 +10,8 @@
 //!    checkpoints write it anew all the time, to the drives with the most room.
 
 use super::{ColumnMove, Inner, Segment, SegmentTable};
-use crate::meta::layouts::Domain;
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
+use crate::{format::GRAIN_BYTES, meta::layouts::Domain};
+use quoin_base::{DriveIndex, SegmentId};
 use quoin_stripe::Column;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ fn evens_out(from: (u64, u64), to: (u64, u64)) -> bool {
 impl Segment {
     /// Whether at least half of what was written to it is live.
     fn is_mostly_live(&self) -> bool {
-        2 * u64::from(self.live_sectors) * SECTOR_BYTES >= self.written_bytes
+        2 * u64::from(self.live_grains) * GRAIN_BYTES >= self.written_bytes
     }
 }
 

@@ -13,8 +13,8 @@ use zerocopy::{FromBytes, IntoBytes};
 /// The segments that an opening reads, by id, and what of them is live.
 pub(super) struct ReadEntries {
     pub(super) segments: Vec<Segment>,
-    pub(super) live_data_sectors: BTreeMap<(u8, u8), u64>,
-    pub(super) live_meta_sectors: u64,
+    pub(super) live_data_grains: BTreeMap<(u8, u8), u64>,
+    pub(super) live_meta_grains: u64,
 }
 
 impl ReadEntries {
@@ -23,21 +23,21 @@ impl ReadEntries {
         entries: impl Iterator<Item = (usize, &'a [u8])>,
         granted: &mut Granted,
     ) -> Result<Self, PoolError> {
-        let (mut live_data_sectors, mut live_meta_sectors) = (BTreeMap::new(), 0);
+        let (mut live_data_grains, mut live_meta_grains) = (BTreeMap::new(), 0);
         // Entry 0 is never used.
         let mut segments = vec![free_segment()];
         for (id, bytes) in entries {
             let segment = decode(bytes, id)?;
             granted.take(format!("segment {id}"), &segment.stripes.columns)?;
             if segment.stream.is_metadata() {
-                live_meta_sectors += u64::from(segment.live_sectors);
+                live_meta_grains += u64::from(segment.live_grains);
             } else {
-                *live_data_sectors.entry(segment.spread()).or_default() += u64::from(segment.live_sectors);
+                *live_data_grains.entry(segment.spread()).or_default() += u64::from(segment.live_grains);
             }
             segments.resize_with(segments.len().max(id + 1), free_segment);
             segments[id] = segment;
         }
-        Ok(Self { segments, live_data_sectors, live_meta_sectors })
+        Ok(Self { segments, live_data_grains, live_meta_grains })
     }
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
     entry.row_bytes = geometry.row_bytes.into();
     entry.missing = missing.0.into();
     entry.written_in = (segment.written_in.0 as u32).into();
-    entry.live_sectors = segment.live_sectors.into();
+    entry.live_grains = segment.live_grains.into();
     entry.written_bytes = segment.written_bytes.into();
     entry.layout = segment.layout.map_or([0, 0], |layout| [layout.data(), layout.parity()]);
     for (slot, column) in entry.columns.iter_mut().zip(columns.iter()) {
@@ -113,7 +113,7 @@ fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
             Some(layout.ok_or_else(|| damaged("it was opened for an impossible layout"))?)
         }
     };
-    segment.live_sectors = entry.live_sectors.get();
+    segment.live_grains = entry.live_grains.get();
     segment.written_bytes = entry.written_bytes.get();
     segment.written_in = CheckpointGeneration(entry.written_in.get().into());
     Ok(segment)

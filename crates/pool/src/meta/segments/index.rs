@@ -3,12 +3,13 @@
 //! The index follows the table: code that changes what a segment is listed by calls [`Index::list`] under the same lock.
 
 use super::{Segment, SegmentState, SegmentTable};
-use quoin_base::{SECTOR_BYTES, SegmentId};
+use crate::format::GRAIN_BYTES;
+use quoin_base::SegmentId;
 use quoin_stripe::Geometry;
 use std::collections::BTreeSet;
 
 /// Segments whose live data differs by no more lie in one bucket: most changes leave a segment where it is.
-const BUCKET_SECTORS: u32 = 64;
+const BUCKET_GRAINS: u32 = 2048;
 
 /// Segments by bucket, and then by id.
 type Buckets = BTreeSet<(u32, u32)>;
@@ -28,7 +29,7 @@ impl Index {
     pub(super) fn list(&mut self, id: u32, segment: &Segment) {
         let now = segment
             .may_be_cleaned()
-            .then(|| (segment.live_of_slab() / BUCKET_SECTORS, segment.stream.is_metadata()));
+            .then(|| (segment.live_of_slab() / BUCKET_GRAINS, segment.stream.is_metadata()));
         if self.listed.len() <= id as usize {
             self.listed.resize(id as usize + 1, Listed::default());
         }
@@ -47,22 +48,22 @@ impl Index {
         if of_metadata { &mut self.metadata } else { &mut self.data }
     }
 
-    /// The segment with the least live data in a slab of it, at most so many sectors, of those with data or with metadata.
+    /// The segment with the least live data in a slab of it, at most so many grains, of those with data or with metadata.
     /// `live`: how much one has; `None` if it is not wanted.
     pub(super) fn emptiest(
         &self,
         of_metadata: bool,
-        most_sectors: u32,
+        most_grains: u32,
         live: impl Fn(u32) -> Option<u32>,
     ) -> Option<(u32, u32)> {
         let buckets = if of_metadata { &self.metadata } else { &self.data };
         let mut least: Option<(u32, u32)> = None;
         for &(bucket, id) in buckets {
-            let is_beyond = |(live, _): (u32, u32)| bucket > live / BUCKET_SECTORS;
-            if bucket > most_sectors / BUCKET_SECTORS || least.is_some_and(is_beyond) {
+            let is_beyond = |(live, _): (u32, u32)| bucket > live / BUCKET_GRAINS;
+            if bucket > most_grains / BUCKET_GRAINS || least.is_some_and(is_beyond) {
                 break;
             }
-            if let Some(live) = live(id).filter(|live| *live <= most_sectors) {
+            if let Some(live) = live(id).filter(|live| *live <= most_grains) {
                 least = Some(least.map_or((live, id), |least| least.min((live, id))));
             }
         }
@@ -76,21 +77,21 @@ impl SegmentTable {
     /// checkpoints fill them as they come.
     pub(crate) fn emptiest(&self, but: &BTreeSet<u32>, block_bytes: u64) -> Option<(SegmentId, Segment)> {
         let inner = self.inner.read();
-        let most_sectors = |geometry, of_metadata| {
-            (self.most_live_bytes(geometry, block_bytes) / if of_metadata { 2 } else { 1 } / SECTOR_BYTES)
+        let most_grains = |geometry, of_metadata| {
+            (self.most_live_bytes(geometry, block_bytes) / if of_metadata { 2 } else { 1 } / GRAIN_BYTES)
                 as u32
         };
         let live = |id: u32| {
             let segment = &inner.segments[id as usize];
             let (live, geometry) = (segment.live_of_slab(), segment.stripes.geometry);
-            let is_worth_it = live <= most_sectors(geometry, segment.stream.is_metadata());
+            let is_worth_it = live <= most_grains(geometry, segment.stream.is_metadata());
             (is_worth_it && !but.contains(&id)).then_some(live)
         };
         let layouts = &inner.layouts;
         let now = layouts.others().map(Some).chain([None]).map(|layout| layouts.now(layout));
         let geometries: Vec<Geometry> =
             now.chain([layouts.of_metadata()]).map(|layout| layouts.geometry(layout)).collect();
-        let most = |m: bool| geometries.iter().map(|geometry| most_sectors(*geometry, m)).max().unwrap_or(0);
+        let most = |m: bool| geometries.iter().map(|geometry| most_grains(*geometry, m)).max().unwrap_or(0);
         let emptiest = [false, true].map(|m| inner.index.emptiest(m, most(m), live));
         let found = emptiest.into_iter().flatten().min();
         debug_assert_eq!(
@@ -108,14 +109,14 @@ impl SegmentTable {
 }
 
 impl Segment {
-    /// What is live in each of its slabs with data, on average, in sectors.
+    /// What is live in each of its slabs with data, on average, in grains.
     fn live_of_slab(&self) -> u32 {
-        self.live_sectors.div_ceil(self.stripes.geometry.data.into())
+        self.live_grains.div_ceil(self.stripes.geometry.data.into())
     }
 
     /// What is placed there may yet become live, and what a record names keeps its place.
     pub(super) fn may_be_cleaned(&self) -> bool {
-        self.state == SegmentState::Sealed && self.placed_sectors == 0 && self.last_placed.is_none()
+        self.state == SegmentState::Sealed && self.placed_grains == 0 && self.last_placed.is_none()
     }
 }
 
@@ -125,27 +126,31 @@ mod tests {
     use crate::meta::{Stream, segments::free_segment};
     use std::cell::Cell;
 
-    fn sealed(live_sectors: u32, stream: Stream) -> Segment {
-        Segment { state: SegmentState::Sealed, stream, live_sectors, ..free_segment() }
+    fn sealed(live_grains: u32, stream: Stream) -> Segment {
+        Segment { state: SegmentState::Sealed, stream, live_grains, ..free_segment() }
     }
 
     #[test]
     fn one_segment_of_hundreds_is_looked_at() {
         for count in [1_000u32, 100_000] {
             let mut index = Index::default();
-            let live = |id: u32| id.wrapping_mul(2_654_435_761) % 32_768;
+            let live = |id: u32| id.wrapping_mul(2_654_435_761) % (1 << 20);
             for id in 1..=count {
                 let stream = if id.is_multiple_of(10) { Stream::Meta } else { Stream::Data };
                 index.list(id, &sealed(live(id), stream));
             }
             let wanted = |id: &u32| !id.is_multiple_of(10) && !id.is_multiple_of(3);
             let looked = Cell::new(0);
-            let found = index.emptiest(false, 20_000, |id| {
+            let found = index.emptiest(false, 640_000, |id| {
                 looked.set(looked.get() + 1);
                 wanted(&id).then(|| live(id))
             });
             assert_eq!(found, (1..=count).filter(wanted).map(|id| (live(id), id)).min(), "{count}");
-            assert!(looked.get() <= 3 * count.div_ceil(32_768 / BUCKET_SECTORS), "{count}: {}", looked.get());
+            assert!(
+                looked.get() <= 3 * count.div_ceil((1 << 20) / BUCKET_GRAINS),
+                "{count}: {}",
+                looked.get()
+            );
         }
     }
 
@@ -159,7 +164,7 @@ mod tests {
         assert_eq!(index.emptiest(true, 20_000, |_| Some(1000)), None);
         index.list(5, &sealed(3, Stream::Data));
         assert_eq!(data(&index, 3), Some((3, 5)));
-        index.list(5, &Segment { placed_sectors: 1, ..sealed(3, Stream::Placed) });
+        index.list(5, &Segment { placed_grains: 1, ..sealed(3, Stream::Placed) });
         assert_eq!(data(&index, 3), None);
         index.list(5, &sealed(3, Stream::Meta));
         assert_eq!(index.emptiest(true, 20_000, |_| Some(3)), Some((3, 5)));

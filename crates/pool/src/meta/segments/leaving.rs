@@ -6,9 +6,10 @@
 use super::{Inner, Segment, SegmentState, SegmentTable};
 use crate::{
     bugs::{Bug, planted},
+    format::GRAIN_BYTES,
     meta::layouts::Layouts,
 };
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
+use quoin_base::{DriveIndex, SegmentId};
 use quoin_world::atomic::Ordering;
 
 /// What a drive holds that is to lie elsewhere.
@@ -83,7 +84,7 @@ impl SegmentTable {
         NetUse {
             held: inner.net_for_hosts_as(layouts),
             free: inner.net_free_as(layouts),
-            live: inner.net_live_sectors_as(layouts) * SECTOR_BYTES,
+            live: inner.net_live_grains_as(layouts) * GRAIN_BYTES,
         }
     }
 
@@ -125,7 +126,7 @@ impl SegmentTable {
         let inner = self.inner.read();
         let on_it = inner.segments.iter().filter(|segment| segment.is_on(drive));
         let of = |segment: &Segment| {
-            u64::from(segment.live_sectors) * SECTOR_BYTES / u64::from(segment.stripes.geometry.data)
+            u64::from(segment.live_grains) * GRAIN_BYTES / u64::from(segment.stripes.geometry.data)
         };
         on_it.map(of).sum()
     }

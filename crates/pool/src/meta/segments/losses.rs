@@ -67,7 +67,7 @@ impl Segment {
     fn may_lack_rows(&self, hardened: CheckpointGeneration) -> bool {
         self.state == SegmentState::Open
             || self.written_in > hardened
-            || self.placed_sectors > 0
+            || self.placed_grains > 0
             || self.last_placed.is_some()
     }
 
@@ -107,7 +107,7 @@ impl SegmentTable {
         let mut losses = Losses { table: self.loses_table(drive, is_lost), ..Losses::default() };
         for (_, segment) in inner.lost_segments(drive, is_lost) {
             losses.segments += 1;
-            losses.bytes += u64::from(segment.live_sectors) * quoin_base::SECTOR_BYTES;
+            losses.bytes += u64::from(segment.live_grains) * crate::format::GRAIN_BYTES;
         }
         losses
     }

@@ -14,10 +14,11 @@
 use super::{Inner, LeftSlab, Quarantined, Segment, SegmentState, SegmentTable};
 use crate::{
     bugs::{Bug, planted},
+    format::GRAIN_BYTES,
     meta::layouts::Domain,
     segment::readers::ReaderEpochs,
 };
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentGeneration, SegmentId};
+use quoin_base::{DriveIndex, SegmentGeneration, SegmentId};
 use quoin_stripe::{Column, ColumnSet, StripeSet};
 use quoin_world::atomic::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,12 +79,12 @@ impl Segment {
     pub(super) fn is_settled(&self, inner: &Inner) -> bool {
         self.state == SegmentState::Sealed
             && self.rows_under_way == 0
-            && self.placed_sectors == 0
+            && self.placed_grains == 0
             && self.written_in <= inner.hardened
     }
 
     pub(super) fn holds_anything(&self) -> bool {
-        self.live_sectors > 0 || self.last_placed.is_some() || self.placed_sectors > 0
+        self.live_grains > 0 || self.last_placed.is_some() || self.placed_grains > 0
     }
 }
 
@@ -335,7 +336,7 @@ impl SegmentTable {
             segment.state != SegmentState::Free
                 && segment.holds_anything()
                 && (!inner.to_be_copied(segment).with(inner.leaving(segment)).is_empty()
-                    || segment.live_sectors > 0 && inner.is_narrow(segment))
+                    || segment.live_grains > 0 && inner.is_narrow(segment))
         };
         let is_any = inner.segments.iter().any(is_displaced);
         // What waits for drives to come back is counted as well.
@@ -373,10 +374,10 @@ impl SegmentTable {
         }
         let inner = self.inner.read();
         (displaced.unreadable_segments, displaced.unreadable_bytes) = self.unreadable_figures(&inner);
-        for segment in inner.segments.iter().filter(|segment| segment.live_sectors > 0) {
+        for segment in inner.segments.iter().filter(|segment| segment.live_grains > 0) {
             if !inner.gone(segment).is_empty() {
                 displaced.degraded_segments += 1;
-                displaced.degraded_bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+                displaced.degraded_bytes += u64::from(segment.live_grains) * GRAIN_BYTES;
                 let of_column = segment.written_bytes / u64::from(segment.stripes.geometry.data);
                 displaced.lacking_bytes += inner.to_be_made(segment).len() as u64 * of_column;
                 displaced.absent_bytes +=
@@ -397,7 +398,7 @@ impl SegmentTable {
             let gone = inner.gone(segment);
             let mut places = inner.to_be_made(segment).with(inner.leaving(segment)).iter();
             let has_no_slab = |place| inner.slab_for(segment, place, &Busy::default()).is_none();
-            segment.live_sectors > 0
+            segment.live_grains > 0
                 && segment.may_be_cleaned()
                 && !but.contains(&(*id as u32))
                 && gone.len() <= usize::from(segment.stripes.geometry.parity)

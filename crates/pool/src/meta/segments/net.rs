@@ -17,14 +17,14 @@ impl Inner {
         self.quarantine.iter().map(|waiting| self.net_slabs_of(waiting.id)).sum()
     }
 
-    /// What live data takes, in sectors, as if it was laid out as new data is.
-    pub(super) fn net_live_sectors(&self) -> u64 {
-        self.net_live_sectors_as(&self.layouts)
+    /// What live data takes, in grains, as if it was laid out as new data is.
+    pub(super) fn net_live_grains(&self) -> u64 {
+        self.net_live_grains_as(&self.layouts)
     }
 
     /// The same if new data was laid out so.
-    pub(super) fn net_live_sectors_as(&self, layouts: &Layouts) -> u64 {
-        let net = |(&spread, sectors): (&(u8, u8), &u64)| layouts.net_sectors(spread, *sectors);
-        self.live_data_sectors.iter().map(net).sum()
+    pub(super) fn net_live_grains_as(&self, layouts: &Layouts) -> u64 {
+        let net = |(&spread, grains): (&(u8, u8), &u64)| layouts.net_grains(spread, *grains);
+        self.live_data_grains.iter().map(net).sum()
     }
 }

@@ -47,7 +47,7 @@ impl SegmentTable {
             let segment = &mut inner.segments[id as usize];
             let is_needed =
                 segment.last_placed.is_some_and(|last| last >= tail) && !planted(Bug::ForgetNames);
-            if is_needed || segment.state == SegmentState::Open || segment.placed_sectors > 0 {
+            if is_needed || segment.state == SegmentState::Open || segment.placed_grains > 0 {
                 inner.placed.insert(id);
                 continue;
             }
@@ -77,7 +77,7 @@ impl SegmentTable {
         segment.is_some_and(|s| {
             s.state == SegmentState::Sealed
                 && s.generation == generation
-                && s.placed_sectors == 0
+                && s.placed_grains == 0
                 && s.last_placed.is_none()
         })
     }
@@ -86,7 +86,7 @@ impl SegmentTable {
     pub(crate) fn live_in(&self, id: SegmentId, generation: SegmentGeneration) -> Option<(u64, u64)> {
         let inner = self.inner.read();
         let segment = inner.segments.get(id.0 as usize).filter(|s| s.generation == generation)?;
-        Some((segment.live_sectors.into(), segment.written_bytes))
+        Some((segment.live_grains.into(), segment.written_bytes))
     }
 
     /// Takes over a segment that was opened after the checkpoint, as the record of its opening has it. Nothing is added to
@@ -144,11 +144,11 @@ impl Inner {
     fn take_placed(&mut self, location: Location) {
         let segment = &mut self.segments[location.segment().0 as usize];
         assert!(
-            segment.state != SegmentState::Free && segment.placed_sectors >= location.sectors(),
-            "segment {} has {} sectors placed, and {location:?} is none of them",
+            segment.state != SegmentState::Free && segment.placed_grains >= location.grains(),
+            "segment {} has {} grains placed, and {location:?} is none of them",
             location.segment(),
-            segment.placed_sectors
+            segment.placed_grains
         );
-        segment.placed_sectors -= location.sectors();
+        segment.placed_grains -= location.grains();
     }
 }

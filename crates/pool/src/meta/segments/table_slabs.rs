@@ -457,7 +457,10 @@ fn take_slabs(slabs: &mut SlabsByDrive, layouts: &Layouts) -> Option<Arc<[Column
 mod tests {
     use super::*;
 
-    use crate::{format::zeroed, meta::Domain};
+    use crate::{
+        format::{SEGMENTS_END, zeroed},
+        meta::Domain,
+    };
     use quoin_base::{Layout, SegmentId};
 
     fn column(drive: u16, slab: u32) -> Column {
@@ -498,7 +501,7 @@ mod tests {
     #[test]
     fn a_place_that_is_not_there_or_not_taken_is_refused() {
         let table = table(2);
-        let at = |slab, offset, len| Location::new(SegmentId((1u32 << 31) | slab), offset, len);
+        let at = |slab, offset, len| Location::new(SegmentId(SEGMENTS_END | slab), offset, len);
         let place = at(2, 63 * 4096, 4096);
         assert_eq!(place, Location::in_table_slab(2, 63));
         assert!(table.give_up(place, true).is_err());

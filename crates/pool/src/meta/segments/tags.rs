@@ -24,10 +24,10 @@ impl SegmentTable {
         let to = inner.layouts.now(tag);
         let (mut now, mut then) = (0, 0);
         for at in places {
-            let sectors = u64::from(at.sectors());
+            let grains = u64::from(at.grains());
             let is = inner.segments.get(at.segment().0 as usize).map(Segment::spread);
-            now += is.map_or(0, |spread| inner.layouts.net_sectors(spread, sectors));
-            then += inner.layouts.net_sectors((to.data(), to.parity()), sectors);
+            now += is.map_or(0, |spread| inner.layouts.net_grains(spread, grains));
+            then += inner.layouts.net_grains((to.data(), to.parity()), grains);
         }
         then > now
     }

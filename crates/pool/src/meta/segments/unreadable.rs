@@ -5,7 +5,8 @@
 //! them is given back as always.
 
 use super::{Inner, Losses, Segment, SegmentState, SegmentTable};
-use quoin_base::{DriveIndex, SECTOR_BYTES, SegmentId};
+use crate::format::GRAIN_BYTES;
+use quoin_base::{DriveIndex, SegmentId};
 use quoin_world::atomic::Ordering;
 use std::collections::BTreeSet;
 
@@ -64,7 +65,7 @@ impl SegmentTable {
         }
         let is_any = |segment: &&Segment| segment.holds_anything() && inner.is_unreadable(segment);
         let bytes = |segment: &Segment| {
-            (u64::from(segment.live_sectors) + u64::from(segment.placed_sectors)) * SECTOR_BYTES
+            (u64::from(segment.live_grains) + u64::from(segment.placed_grains)) * GRAIN_BYTES
         };
         inner
             .segments
@@ -103,7 +104,7 @@ impl SegmentTable {
             let has_part = is_left || !segment.columns_on(drive).without(segment.stripes.missing).is_empty();
             if is_unreadable && has_part {
                 losses.segments += 1;
-                losses.bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+                losses.bytes += u64::from(segment.live_grains) * GRAIN_BYTES;
             }
         }
         losses
@@ -121,7 +122,7 @@ impl SegmentTable {
                 of_metadata += 1;
             } else {
                 lost.segments += 1;
-                lost.bytes += u64::from(segment.live_sectors) * SECTOR_BYTES;
+                lost.bytes += u64::from(segment.live_grains) * GRAIN_BYTES;
             }
         }
         let named = self.table_slabs.named();
