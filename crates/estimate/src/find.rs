@@ -18,7 +18,7 @@ use walkdir::WalkDir;
 
 /// A file or device to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
+pub(crate) struct Source {
     /// Where it is.
     pub path: PathBuf,
     /// Which of the sets it belongs to.

@@ -1,8 +1,9 @@
 //! What data of a user's would take on an array: read from files, directories and devices as they are, without an array.
 //!
 //! 1. What is estimated is only read, never written or changed.
-//! 2. RAM is bounded, however much is read, but for some 250 bytes for each file: of each block size a fixed number of fingerprints is kept, those with the smallest
-//!    values, which are a fair sample of all that there are. The same holds for blocks that are compressed.
+//! 2. RAM is bounded, however much is read, but for some 250 bytes for each file: of each block size a fixed number of fingerprints
+//!    is kept, those with the smallest values, which are a fair sample of all that there are. The same holds for blocks that are
+//!    compressed.
 //! 3. What is exact and what is a sample is told: see [`Estimate::is_exact`] and [`Reduced::unique_blocks`].
 
 mod error;
@@ -23,7 +24,7 @@ pub const SO_FAR: &str =
 pub const BESIDE: &str = "The journal, the reserve and room to grow come on top.";
 
 pub use error::EstimateError;
-pub use find::{Skipped, Source};
+pub use find::Skipped;
 pub use options::EstimateOptions;
 pub use page::page;
 pub use progress::Progress;

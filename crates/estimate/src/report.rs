@@ -41,9 +41,7 @@ impl Scope {
             option.block_bytes == block_bytes && option.compression == compression && option.dedup == dedup
         })
     }
-}
 
-impl Scope {
     /// Block sizes, in the order that they were asked for.
     pub fn block_sizes(&self) -> Vec<u32> {
         let mut sizes: Vec<_> = self.options.iter().map(|option| option.block_bytes).collect();
@@ -93,15 +91,17 @@ impl Estimate {
 
     /// How good it is, in a sentence or two.
     pub fn quality(&self) -> String {
-        let how = if self.is_exact() {
-            "All was read: figures are exact."
-        } else {
-            "Figures are estimated from samples, and ranges tell how far they may be off. Of deduplication the least counts."
+        let failed = match self.failed {
+            0 => "",
+            1 => "One path could not be read, see below; figures are of the rest.",
+            _ => "Some paths could not be read, see below; figures are of the rest.",
         };
-        match self.failed {
-            0 => how.to_owned(),
-            1 => "One path could not be read, see below; the figures are of the rest.".to_owned(),
-            failed => format!("{failed} paths could not be read, see below; the figures are of the rest."),
+        let sampled = "Figures are estimated from samples, and ranges tell how far they may be off. Of deduplication the least counts.";
+        match (self.is_exact(), failed) {
+            (true, "") => "All was read: figures are exact.".to_owned(),
+            (true, failed) => failed.to_owned(),
+            (false, "") => sampled.to_owned(),
+            (false, failed) => format!("{failed} {sampled}"),
         }
     }
 }
