@@ -6,6 +6,7 @@
 //! [`ProblemKind`] and a [`NextStep`].
 
 mod chap;
+mod compression;
 mod copy;
 mod drive;
 mod emulate;
@@ -37,6 +38,7 @@ mod unreadable;
 mod volume;
 
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
+pub use compression::{Compression, PolicyCompression};
 pub use copy::{CopyCreate, CopyState, VolumeCopy};
 pub use drive::{
     Drive, DriveAdd, DriveAnswers, DriveEvacuate, DriveLeaving, DriveLocation, DriveReplace, DriveRole,

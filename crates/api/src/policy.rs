@@ -1,5 +1,6 @@
 //! Policies: what the array does for the volumes that have one.
 
+use crate::PolicyCompression;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -30,8 +31,8 @@ impl fmt::Display for Reservation {
     }
 }
 
-/// A policy to create. Give either a layout or the failures to tolerate; with a reservation alone it has the layout of the
-/// pool.
+/// A policy to create. Give either a layout or the failures to tolerate; with a reservation or compression alone it has the
+/// layout of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyCreate {
@@ -56,6 +57,10 @@ pub struct PolicyCreate {
     #[serde(default)]
     #[schema(default = "any")]
     pub reservation: Reservation,
+    /// How what is written to its volumes is compressed.
+    #[serde(default)]
+    #[schema(default = "any", example = "lz4")]
+    pub compression: PolicyCompression,
 }
 
 /// What to change about a policy. Fields that are not given stay as they are. Its volumes are converted in the background.
@@ -77,6 +82,10 @@ pub struct PolicyUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "thick")]
     pub reservation: Option<Reservation>,
+    /// How what is written to its volumes from now on is compressed. What they have stays as it is until the array moves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "zstd")]
+    pub compression: Option<PolicyCompression>,
 }
 
 /// A policy.
@@ -96,6 +105,9 @@ pub struct Policy {
     /// Whether space is kept for all of its volumes.
     #[serde(default)]
     pub reservation: Reservation,
+    /// How what is written to its volumes is compressed.
+    #[serde(default)]
+    pub compression: PolicyCompression,
     /// What new data is laid out as, with the fault domains that there are; null while the pool is offline.
     #[schema(example = "raid6")]
     pub layout_now: Option<String>,
@@ -105,7 +117,8 @@ pub struct Policy {
     pub converting: u64,
     /// Of them, those that have fewer columns or tolerate fewer failures than the layout, for want of fault domains.
     pub reduced: u64,
-    /// Of them, those that are thick or thin otherwise than the policy says, because they were made so by themselves.
+    /// Of them, those that are thick, thin or compressed otherwise than the policy says, because they were made so by
+    /// themselves.
     #[serde(default)]
     pub differing: u64,
     /// When it was created; null for the default policy.
@@ -122,7 +135,7 @@ pub enum ComplianceState {
     Converting,
     /// Its data has fewer columns, or tolerates fewer failures, than the layout, for want of fault domains.
     Reduced,
-    /// It is thick and its policy says thin, or the other way round.
+    /// It is thick, thin or compressed otherwise than its policy says.
     Differs,
 }
 
@@ -153,6 +166,9 @@ pub struct Compliance {
     /// What its policy says of a reservation. Snapshots have none.
     #[serde(default)]
     pub reservation: Reservation,
+    /// What its policy says of compression. To snapshots it does not apply.
+    #[serde(default)]
+    pub compression: PolicyCompression,
     /// How much of what it has, shared with others or not, is laid out so, in percent.
     pub percent: f64,
     /// Bytes that may still be laid out otherwise.

@@ -4,17 +4,19 @@ use crate::Spare;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How the pool's space is used, and how much is saved. In bytes, and whole pool blocks of 8 KiB as they are on the
-/// drives. Data that is acknowledged and not yet destaged is in `buffered_bytes`.
+/// How the pool's space is used, and how much is saved. In bytes of whole pool blocks of 8 KiB, unless a field says that it is of
+/// blocks as they are stored. Data that is acknowledged and not yet destaged is in `buffered_bytes`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PoolSpace {
     /// The total size of all volumes.
     pub provisioned_bytes: u64,
     /// What hosts wrote and did not unmap: the mapped space of all volumes, each counted by itself.
     pub written_bytes: u64,
-    /// What that takes on the drives, each block counted once: the sum of the next three fields, less
-    /// `copied_bytes`.
+    /// The same with each block counted once: the sum of the next three fields, less `copied_bytes`.
     pub unique_bytes: u64,
+    /// What that takes, of blocks as they are stored, compressed or not. Without what protects it.
+    #[serde(default)]
+    pub physical_bytes: u64,
     /// Data written or copied to one volume since its last snapshot, clone or restore.
     pub own_bytes: u64,
     /// Data that volumes, snapshots and clones share, or have from a common past.
@@ -43,7 +45,16 @@ pub struct PoolSpace {
     pub sharing_savings_bytes: u64,
     /// Ratio of written to unique, as x in x:1; null while nothing is written.
     pub sharing_ratio: Option<f64>,
-    /// Ratio of provisioned to unique, as x in x:1, the effect of all savings; null while nothing is written.
+    /// Space saved by compression: unique, less physical.
+    #[serde(default)]
+    pub compression_savings_bytes: u64,
+    /// Ratio of unique to physical, as x in x:1; null while nothing is written.
+    #[serde(default)]
+    pub compression_ratio: Option<f64>,
+    /// Ratio of written to physical, as x in x:1, the effect of sharing and compression; null while nothing is written.
+    #[serde(default)]
+    pub data_reduction_ratio: Option<f64>,
+    /// Ratio of provisioned to physical, as x in x:1, the effect of all savings; null while nothing is written.
     pub efficiency_ratio: Option<f64>,
     /// Space for host data.
     pub usable_bytes: u64,
@@ -56,8 +67,8 @@ pub struct PoolSpace {
     pub settled: bool,
 }
 
-/// How much of the pool's space a volume, or several together, use. In bytes, and whole pool blocks of 8 KiB as they
-/// are on the drives.
+/// How much of the pool's space a volume, or several together, use. In bytes of whole pool blocks of 8 KiB: compressed ones take
+/// less on the drives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeSpace {
     /// The volumes.

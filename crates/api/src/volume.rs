@@ -1,6 +1,6 @@
 //! Volumes.
 
-use crate::{Compliance, Origin, VolumeKind};
+use crate::{Compliance, Compression, Origin, VolumeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -41,6 +41,10 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "gold")]
     pub policy: Option<String>,
+    /// How what is written to it is compressed, whatever its policy says; by default as its policy says, or else not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "lz4")]
+    pub compression: Option<Compression>,
 }
 
 impl VolumeCreate {
@@ -55,6 +59,7 @@ impl VolumeCreate {
             folder: String::new(),
             near: None,
             policy: None,
+            compression: None,
         }
     }
 }
@@ -91,6 +96,10 @@ pub struct VolumeUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "gold")]
     pub policy: Option<String>,
+    /// How what is written to it from now on is compressed. What it has stays as it is until the array moves it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "zstd")]
+    pub compression: Option<Compression>,
     /// Whether it is a template: a write-protected volume to make clones of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<bool>,
@@ -159,6 +168,9 @@ pub struct Volume {
     pub policy: String,
     /// Whether it is as its policy says; null while the pool is offline.
     pub compliance: Option<Compliance>,
+    /// How what is written to it is compressed; null while the pool is offline.
+    #[serde(default)]
+    pub compression: Option<Compression>,
     /// Its kind.
     pub kind: VolumeKind,
     /// Whether hosts may write to it, unless their mapping or export says otherwise.

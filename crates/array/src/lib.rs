@@ -19,6 +19,7 @@ mod catalog;
 mod chap;
 mod check;
 mod clock;
+mod compression;
 mod copies;
 mod copy;
 mod drive_change;

@@ -153,6 +153,7 @@ mod tests {
             folder: folder.into(),
             policy: "default".into(),
             compliance: None,
+            compression: None,
             kind: if name.starts_with("gold") { VolumeKind::Template } else { VolumeKind::Volume },
             writable: true,
             modified_ms: None,

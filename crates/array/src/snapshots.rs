@@ -3,6 +3,7 @@
 use crate::{
     Array, ArrayError, ForkError,
     catalog::Turn,
+    compression::of_api,
     events::Told,
     origin::{snapshot_spec, suffixed},
     words::{shortened, utc_text},
@@ -58,7 +59,9 @@ impl Array {
         let source = self.volume(source)?;
         let (kind, protected) = (OriginKind::Clone, false);
         let thick = thick || self.policy_thick(&source) == Some(true);
-        let spec = ForkSpec { kind, thick, tags, folder, protected, ..snapshot_spec(source, name) };
+        let compression = self.policy_compression(&source).map(of_api);
+        let spec =
+            ForkSpec { kind, thick, compression, tags, folder, protected, ..snapshot_spec(source, name) };
         self.fork_one(&turn, spec).await
     }
 

@@ -25,11 +25,17 @@ impl Array {
         let held = pool.space_of(&hidden).written_bytes;
         let written = space.written_bytes.saturating_sub(held);
         let unique = space.unique_bytes.saturating_sub(held_by_bin);
-        let all = space.unique_bytes + stats.metadata_bytes;
+        // Of blocks that are being moved there are two for a while.
+        let physical = stats.live_bytes.min(space.unique_bytes);
+        let all = physical + stats.metadata_bytes;
+        // What deleted volumes have takes as much as the rest.
+        let held_by_bin_stored = share(physical, held_by_bin, space.unique_bytes);
+        let stored = physical.saturating_sub(held_by_bin_stored);
         Ok(api::PoolSpace {
             provisioned_bytes,
             written_bytes: written,
             unique_bytes: space.unique_bytes,
+            physical_bytes: physical,
             own_bytes: space.own_bytes,
             shared_bytes: space.shared_bytes,
             removing_bytes: space.removing_bytes,
@@ -44,7 +50,10 @@ impl Array {
             thin_ratio: ratio(provisioned_bytes, written),
             sharing_savings_bytes: written.saturating_sub(unique),
             sharing_ratio: ratio(written, unique),
-            efficiency_ratio: ratio(provisioned_bytes, unique),
+            compression_savings_bytes: space.unique_bytes - physical,
+            compression_ratio: ratio(space.unique_bytes, physical),
+            data_reduction_ratio: ratio(written, stored),
+            efficiency_ratio: ratio(provisioned_bytes, stored),
             usable_bytes: stats.usable_bytes,
             free_bytes: stats.free_bytes.saturating_sub(stats.buffered_bytes),
             spare: self.spare_view(&pool),
@@ -104,6 +113,11 @@ impl Array {
             settled: pool.space().settled,
         })
     }
+}
+
+/// What of `bytes` a part has.
+fn share(bytes: u64, part: u64, of: u64) -> u64 {
+    (u128::from(bytes) * u128::from(part)).checked_div(of.into()).unwrap_or(0) as u64
 }
 
 fn ratio(of: u64, to: u64) -> Option<f64> {

@@ -4,15 +4,16 @@ use crate::{
     Array, ArrayError, BinError, ExportError,
     bin_setting::deleted_by,
     catalog::Turn,
+    compression::{of_api, to_api, told as compression_text},
     events::Told,
     guard::require_unused,
     origin::{is_snapshot, kind},
     record::{without_exports, without_mappings},
 };
 use quoin_api as api;
-use quoin_volume::{BlockDevice, Folder, Volume, VolumeChange, VolumeSpec};
+use quoin_volume::{BlockDevice, Folder, Tags, Volume, VolumeChange, VolumeSpec};
 use quoin_world::Thread;
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 impl Array {
     /// Creates a volume.
@@ -23,18 +24,26 @@ impl Array {
     /// too little space. `Offline` or `Pool` if the pool cannot commit the change.
     pub async fn create_volume(&self, request: api::VolumeCreate) -> Result<api::Volume, ArrayError> {
         let turn = self.catalog().turn().await;
-        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near, policy } = request;
-        let policy = self.assigned(policy)?;
+        let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, .. } = request;
+        let (near, policy, compression) = (request.near, request.policy, request.compression);
+        let mut policy = self.assigned(policy)?;
         let thick = thick || policy.thick == Some(true);
+        // What is said for the volume itself goes before its policy.
+        policy.compression = compression.map(of_api).or(policy.compression);
+        let compression = to_api(policy.compression.unwrap_or_default());
         let folder = Folder::parse(&folder)?;
         let near = near.map(|near| self.volume(&near)).transpose()?;
         let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder, policy };
-        let kind = if thick { "thick" } else { "thin" };
+        let mut kind = if thick { "thick" } else { "thin" }.to_owned();
+        if compression != api::Compression::Off {
+            kind += &format!(", {}", compression_text(compression));
+        }
         let text = format!("created, {kind}, {size_bytes} bytes in blocks of {block_bytes}");
         let own = Told::new(format!("volume {}", spec.name), text)
             .with("size_bytes", size_bytes)
             .with("block_bytes", block_bytes)
             .with("thick", thick)
+            .with("compression", compression)
             .with("folder", spec.folder.to_string())
             .with("policy", &spec.policy.name)
             .with("tags", &spec.tags);
@@ -81,7 +90,8 @@ impl Array {
         Ok(self.volume_view(&*self.volume(name)?))
     }
 
-    /// Changes a volume: name, size, tags, folder, whether the pool keeps space for it, and whether it is a template.
+    /// Changes a volume: name, size, tags, folder, whether the pool keeps space for it, how it is compressed, and whether it is
+    /// a template.
     ///
     /// # Errors
     /// As [`Array::volume`] if it does not exist; `Name`, `Exists`, `Size`, `Tag` or `Folder` for what cannot
@@ -98,8 +108,10 @@ impl Array {
         let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, .. } = request;
         let (policy, template, writable) = (request.policy, request.template, request.writable);
         let policy = self.assigned_anew(&volume, policy)?;
-        // Its policy makes it thick or thin, unless that is said for itself. A snapshot has no reservation.
-        let thick = thick.or_else(|| policy.as_ref()?.thick.filter(|_| !is_snapshot(&volume)));
+        // Its policy makes it thick, thin or compressed, unless that is said for itself. A snapshot stays as it is.
+        let new = policy.as_ref().filter(|_| !is_snapshot(&volume));
+        let thick = thick.or_else(|| new?.thick);
+        let compression = request.compression.map(of_api).or_else(|| new?.compression);
         let folder = folder.map(|path| Folder::parse(&path)).transpose().map_err(ArrayError::VolumeChange)?;
         let one = std::slice::from_ref(&volume);
         let mut forced = String::new();
@@ -113,22 +125,14 @@ impl Array {
         if size_bytes.is_some_and(|size| size < volume.size_bytes()) {
             forced += &self.require_no_users("volume not shrunk", one, force)?;
         }
-        let tags = tags.map(|changes| {
-            let mut tags = volume.tags();
-            for (key, value) in changes {
-                match value {
-                    Some(value) => drop(tags.insert(key, value)),
-                    None => drop(tags.remove(&key)),
-                }
-            }
-            tags
-        });
+        let tags = tags.map(|changes| changed_tags(volume.tags(), changes));
         let protected = writable.map(|writable| !writable);
         let change = VolumeChange {
             name: new_name,
             size_bytes,
             force,
             thick,
+            compression,
             tags,
             folder,
             policy,
@@ -257,6 +261,7 @@ impl Array {
             folder: volume.folder().into(),
             policy: volume.policy().unwrap_or_else(|| api::DEFAULT_POLICY.to_owned()),
             compliance: self.compliance(volume),
+            compression: volume.compression().map(to_api),
             kind: kind(volume),
             writable: !volume.is_protected() && !volume.is_read_only(),
             modified_ms: volume.modified_ms(),
@@ -273,12 +278,27 @@ impl Array {
     }
 }
 
+/// Tags with those set that have a value, and those removed that have none.
+fn changed_tags(mut tags: Tags, changes: BTreeMap<String, Option<String>>) -> Tags {
+    for (key, value) in changes {
+        match value {
+            Some(value) => drop(tags.insert(key, value)),
+            None => drop(tags.remove(&key)),
+        }
+    }
+    tags
+}
+
 /// The fields that a change changes.
 fn fields(told: Told, volume: &Volume, change: &VolumeChange) -> Told {
-    let VolumeChange { name, size_bytes, thick, tags, folder, policy, template, protected, .. } = change;
+    let VolumeChange {
+        name, size_bytes, thick, compression, tags, folder, policy, template, protected, ..
+    } = change;
+    let compressed = volume.compression();
     told.change("name", volume.name(), name.clone().unwrap_or_else(|| volume.name()))
         .change("size_bytes", volume.size_bytes(), size_bytes.unwrap_or(volume.size_bytes()))
         .change("thick", volume.is_thick(), thick.unwrap_or(volume.is_thick()))
+        .change("compression", compressed.map(to_api), compression.or(compressed).map(to_api))
         .change("tags", volume.tags(), tags.clone().unwrap_or_else(|| volume.tags()))
         .change(
             "folder",
@@ -313,6 +333,9 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
         Some(true) if !volume.is_thick() => told.push("made thick".to_owned()),
         Some(false) if volume.is_thick() => told.push("made thin".to_owned()),
         _ => {}
+    }
+    if let Some(compression) = change.compression.filter(|new| Some(*new) != volume.compression()) {
+        told.push(format!("{} from now on", compression_text(to_api(compression))));
     }
     if let Some(folder) = change.folder.as_ref().filter(|folder| **folder != volume.folder()) {
         told.push(if folder.is_top() {

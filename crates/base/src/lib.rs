@@ -4,12 +4,14 @@
 //! meant; checksums are the ones named in the on-disk format. Does no I/O and knows no layer.
 
 mod checksum;
+mod compression;
 mod id;
 mod layout;
 pub mod metrics;
 mod range;
 
 pub use checksum::{Crc32c, Crc64, crc32c, crc64};
+pub use compression::{Compression, NoCompression};
 pub use id::{
     BlockIndex, BlockNumber, CheckpointGeneration, DriveId, DriveIndex, Epoch, GrantGeneration, HolderId,
     LabelGeneration, LayerId, MembersGeneration, PageNumber, PoolId, SegmentGeneration, SegmentId, Sequence,

@@ -6,6 +6,7 @@
 
 mod client;
 mod command;
+mod compression;
 mod confirm;
 mod copy;
 mod drive;

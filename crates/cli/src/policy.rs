@@ -3,18 +3,21 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
+    compression::parse_policy_compression,
     output::{pairs, table},
     report::{each, list, show},
     size_text,
     time::{duration_text, utc_text},
 };
 use clap::{Args, Subcommand};
-use quoin_api::{Compliance, ComplianceState, Policy, PolicyCreate, PolicyUpdate, Reservation, Volume};
+use quoin_api::{
+    Compliance, ComplianceState, Policy, PolicyCompression, PolicyCreate, PolicyUpdate, Reservation, Volume,
+};
 
 /// Commands about policies.
 #[derive(Subcommand, Debug)]
 pub enum PolicyCommand {
-    /// Create a policy: how the data of its volumes is laid out, and whether space is kept for all of it
+    /// Create a policy: how the data of its volumes is laid out, whether space is kept for all of it, and how it is compressed
     #[command(
         after_help = "A layout tolerates as many failures as that of the pool at least, and no more than the journal. The \
                       array tells what is lacking if it cannot place it.\n\nWith --failures-to-tolerate the array chooses: \
@@ -23,9 +26,11 @@ pub enum PolicyCommand {
                       data as there are fault domains for, one of them left free from five on.\n\nWith \
                       --force-provisioning it places what it can, with fewer columns or tolerating fewer failures, and makes \
                       that good when drives are added.\n\nWith --reservation thick its volumes become thick, with thin thin; \
-                      a volume that is set otherwise by itself stays so, and is shown.\n\nExamples:\n  \
+                      with --compression, what is written to them from then on is compressed so. A volume that is set \
+                      otherwise by itself stays so, and is shown.\n\nExamples:\n  \
                       quoin --data /srv/a policy create log --layout mirror\n  \
                       quoin --data /srv/a policy create gold --failures-to-tolerate 2 --reservation thick\n  \
+                      quoin --data /srv/a policy create packed --compression zstd\n  \
                       quoin --data /srv/a policy create wide --layout 8+1 --force-provisioning"
     )]
     Create {
@@ -39,6 +44,9 @@ pub enum PolicyCommand {
         /// Keep space for all of its volumes, or for none: thick or thin [default: each volume is as it was made]
         #[arg(long, value_name = "KIND", value_parser = parse_reservation)]
         reservation: Option<Reservation>,
+        /// Compress what is written to its volumes: off, lz4 or zstd [default: each volume is as it was made]
+        #[arg(long, value_name = "KIND", value_parser = parse_policy_compression)]
+        compression: Option<PolicyCompression>,
     },
     /// List all policies
     #[command(after_help = "Examples:\n  quoin --data /srv/a policy list")]
@@ -58,6 +66,7 @@ pub enum PolicyCommand {
                       background, while hosts use them: quoin policy status shows how far it is.\n\nExamples:\n  \
                       quoin --data /srv/a policy set gold --layout raid5\n  \
                       quoin --data /srv/a policy set gold --reservation thin\n  \
+                      quoin --data /srv/a policy set gold --compression lz4\n  \
                       quoin --data /srv/a policy set wide --no-force-provisioning"
     )]
     Set {
@@ -74,6 +83,9 @@ pub enum PolicyCommand {
         /// Keep space for all of its volumes, or for none: thick, thin or any, which leaves volumes as they are
         #[arg(long, value_name = "KIND", value_parser = parse_reservation)]
         reservation: Option<Reservation>,
+        /// Compress what is written to its volumes: off, lz4, zstd or any, which leaves volumes as they are
+        #[arg(long, value_name = "KIND", value_parser = parse_policy_compression)]
+        compression: Option<PolicyCompression>,
     },
     /// Delete policies that no volume has
     #[command(after_help = "Examples:\n  quoin --data /srv/a policy delete gold")]
@@ -89,7 +101,7 @@ pub enum PolicyCommand {
 #[group(required = false, multiple = false)]
 pub struct Layouts {
     /// mirror, mirror-3, mirror-4, raid5 (3+1), raid6 (4+2), data+parity columns such as 8+2, or wide
-    #[arg(long, required_unless_present_any = ["failures_to_tolerate", "reservation"])]
+    #[arg(long, required_unless_present_any = ["failures_to_tolerate", "reservation", "compression"])]
     layout: Option<String>,
     /// Failures of fault domains to tolerate
     #[arg(long, value_name = "N")]
@@ -117,21 +129,34 @@ fn parse_reservation(text: &str) -> Result<Reservation, String> {
 /// Runs a command about policies.
 pub(crate) fn run(client: &Client, output: &Output, command: PolicyCommand) -> Result<(), Failure> {
     match command {
-        PolicyCommand::Create { name, what, force_provisioning, reservation } => {
+        PolicyCommand::Create { name, what, force_provisioning, reservation, compression } => {
             let Layouts { layout, failures_to_tolerate } = what;
-            let reservation = reservation.unwrap_or_default();
-            let request =
-                PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, reservation };
+            let request = PolicyCreate {
+                name,
+                layout,
+                failures_to_tolerate,
+                force_provisioning,
+                reservation: reservation.unwrap_or_default(),
+                compression: compression.unwrap_or_default(),
+            };
             output.show(&client.post::<Policy>("/policies", &request)?, one);
         }
         PolicyCommand::List => list(client, output, "/policies", many)?,
         PolicyCommand::Show { name } => show(client, output, &path(&name), one)?,
         PolicyCommand::Status => list(client, output, "/volumes", status)?,
-        PolicyCommand::Set { name, what, force_provisioning, no_force_provisioning, reservation } => {
+        PolicyCommand::Set {
+            name,
+            what,
+            force_provisioning,
+            no_force_provisioning,
+            reservation,
+            compression,
+        } => {
             let NewLayouts { layout, failures_to_tolerate } = what;
             let force_provisioning =
                 (force_provisioning || no_force_provisioning).then_some(force_provisioning);
-            let request = PolicyUpdate { layout, failures_to_tolerate, force_provisioning, reservation };
+            let request =
+                PolicyUpdate { layout, failures_to_tolerate, force_provisioning, reservation, compression };
             output.show(&client.patch::<Policy>(&path(&name), &request)?, one);
         }
         PolicyCommand::Delete { names } => each(output, &names, |name| {
@@ -163,11 +188,21 @@ fn many(policies: &[Policy]) -> String {
             p.failures_to_tolerate.to_string(),
             now(p),
             p.reservation.to_string(),
+            p.compression.to_string(),
             p.volumes.to_string(),
             p.converting.to_string(),
         ]
     };
-    let header = ["name", "layout", "failures tolerated", "placed", "reservation", "volumes", "converting"];
+    let header = [
+        "name",
+        "layout",
+        "failures tolerated",
+        "placed",
+        "reservation",
+        "compression",
+        "volumes",
+        "converting",
+    ];
     table(&header, policies.iter().map(row).collect(), "no policies")
 }
 
@@ -180,6 +215,7 @@ fn one(policy: &Policy) -> String {
         ("failures tolerated", policy.failures_to_tolerate.to_string()),
         ("forced provisioning", forced.to_owned()),
         ("reservation", policy.reservation.to_string()),
+        ("compression", policy.compression.to_string()),
         ("volumes", policy.volumes.to_string()),
         ("converting", policy.converting.to_string()),
         ("reduced", policy.reduced.to_string()),
@@ -195,7 +231,8 @@ fn one(policy: &Policy) -> String {
 fn status(volumes: &[Volume]) -> String {
     let row = |volume: &Volume| {
         let found = volume.compliance.as_ref().filter(|c| c.state != ComplianceState::Compliant)?;
-        Some(vec![volume.name.clone(), volume.policy.clone(), found.layout.clone(), compliance(found)])
+        let state = compliance(volume, found);
+        Some(vec![volume.name.clone(), volume.policy.clone(), found.layout.clone(), state])
     };
     table(
         &["volume", "policy", "layout", "state"],
@@ -205,13 +242,10 @@ fn status(volumes: &[Volume]) -> String {
 }
 
 /// `converting 41.2 %, 12.1 GiB left, 180.2 MiB/s, about 1m 8s`.
-pub(crate) fn compliance(found: &Compliance) -> String {
+pub(crate) fn compliance(volume: &Volume, found: &Compliance) -> String {
     match found.state {
         ComplianceState::Compliant => "compliant".to_owned(),
-        ComplianceState::Differs if found.reservation == Reservation::Thick => {
-            "THIN, and its policy says thick: quoin volume set --thick".to_owned()
-        }
-        ComplianceState::Differs => "thick, and its policy says thin: quoin volume set --thin".to_owned(),
+        ComplianceState::Differs => differences(volume, found).join("; "),
         ComplianceState::Reduced => {
             format!(
                 "REDUCED to {}, which tolerates {}: add drives in other fault domains",
@@ -234,9 +268,43 @@ pub(crate) fn compliance(found: &Compliance) -> String {
     }
 }
 
+/// In what a volume is otherwise than its policy says, and how to change that.
+fn differences(volume: &Volume, found: &Compliance) -> Vec<String> {
+    let mut differences = Vec::new();
+    match found.reservation {
+        Reservation::Thick if !volume.thick => {
+            differences.push("THIN, and its policy says thick: quoin volume set --thick".to_owned());
+        }
+        Reservation::Thin if volume.thick => {
+            differences.push("thick, and its policy says thin: quoin volume set --thin".to_owned());
+        }
+        _ => {}
+    }
+    let compression = volume.compression.zip(found.compression.wanted());
+    if let Some((now, wanted)) = compression.filter(|(now, wanted)| now != wanted) {
+        differences.push(format!(
+            "compression {now}, and its policy says {wanted}: quoin volume set --compression {wanted}"
+        ));
+    }
+    differences
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quoin_api::Compression;
+    use serde_json::json;
+
+    fn volume(thick: bool, compression: Option<Compression>) -> Volume {
+        serde_json::from_value(json!({
+            "name": "v1", "uuid": "da98f305-398b-4873-983c-da64de7c4480", "size_bytes": 4096, "block_bytes": 512,
+            "mapped_bytes": null, "freed_by_delete_bytes": null, "thick": thick, "reserved_bytes": null,
+            "trimming": false, "tags": {}, "folder": "", "policy": "gold", "compliance": null,
+            "compression": compression, "kind": "volume", "writable": true, "modified_ms": null,
+            "retain_until_ms": null, "created_ms": 0, "origin": null, "offline": null, "group": null, "mappings": [],
+        }))
+        .unwrap()
+    }
 
     #[test]
     fn people_read_how_far_a_conversion_is() {
@@ -246,14 +314,36 @@ mod tests {
             layout_now: "raid5".into(),
             tolerates: 1,
             reservation: Reservation::Any,
+            compression: PolicyCompression::Any,
             percent: 41.23,
             left_bytes: 12 << 30,
             bytes_per_s: Some(180 << 20),
             remaining_s: Some(68),
             waits_for_space: false,
         };
-        assert_eq!(compliance(&found), "converting 41.2 %, 12.0 GiB left, 180.0 MiB/s, about 1m 8s");
+        let v1 = volume(true, Some(Compression::Lz4));
+        assert_eq!(compliance(&v1, &found), "converting 41.2 %, 12.0 GiB left, 180.0 MiB/s, about 1m 8s");
         let reduced = Compliance { state: ComplianceState::Reduced, layout_now: "2+1".into(), ..found };
-        assert!(compliance(&reduced).starts_with("REDUCED to 2+1, which tolerates 1"));
+        assert!(compliance(&v1, &reduced).starts_with("REDUCED to 2+1, which tolerates 1"));
+        let differs = |reservation, compression| Compliance {
+            state: ComplianceState::Differs,
+            reservation,
+            compression,
+            ..reduced.clone()
+        };
+        for (found, text) in [
+            (differs(Reservation::Thin, PolicyCompression::Lz4), "thick, and its policy says thin: "),
+            (differs(Reservation::Any, PolicyCompression::Off), "compression lz4, and its policy says off: "),
+        ] {
+            assert!(compliance(&v1, &found).starts_with(text) && !compliance(&v1, &found).contains(';'));
+        }
+        assert_eq!(
+            compliance(
+                &volume(false, Some(Compression::Off)),
+                &differs(Reservation::Thick, PolicyCompression::Zstd)
+            ),
+            "THIN, and its policy says thick: quoin volume set --thick; compression off, and its policy says zstd: \
+             quoin volume set --compression zstd"
+        );
     }
 }

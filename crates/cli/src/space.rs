@@ -11,8 +11,8 @@ use crate::{
 use clap::{Args, Subcommand};
 use quoin_api::{PoolSpace, VolumeSpace};
 
-pub(crate) const EXAMPLES: &str = "Written is what hosts wrote and did not unmap; unique is the space that it takes on \
-                                   the drives. Acknowledged data that is not destaged yet is counted separately; it is \
+pub(crate) const EXAMPLES: &str = "Written is what hosts wrote and did not unmap; unique counts each block of it once; \
+                                   physical is what these blocks take, compressed or not. Acknowledged data that is not destaged yet is counted separately; it is \
                                    destaged within seconds.\n\nExamples:\n  \
                                    quoin --data /srv/a space\n  \
                                    quoin --data /srv/a space volume v1     # and what deleting it frees\n  \
@@ -67,11 +67,14 @@ fn pool_text(space: &PoolSpace) -> String {
         ("  shared", size_text(space.shared_bytes)),
         ("  being removed", size_text(space.removing_bytes)),
         ("  less copied", size_text(space.copied_bytes)),
+        ("physical", size_text(space.physical_bytes)),
         ("held by snapshots", size_text(space.held_by_snapshots_bytes)),
         ("held by recycle bin", size_text(space.held_by_recycle_bin_bytes)),
         ("not destaged", size_text(space.buffered_bytes)),
         ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
         ("sharing savings", saved(space.sharing_savings_bytes, space.sharing_ratio)),
+        ("compression savings", saved(space.compression_savings_bytes, space.compression_ratio)),
+        ("data reduction", space.data_reduction_ratio.map_or_else(|| "-".to_owned(), ratio_text)),
         ("efficiency", space.efficiency_ratio.map_or_else(|| "-".to_owned(), ratio_text)),
         ("metadata", format!("{}, {:.2} %", size_text(space.metadata_bytes), space.metadata_percent)),
         ("usable", size_text(space.usable_bytes)),

@@ -106,6 +106,7 @@ pub(crate) fn volume(volume: &Volume) -> String {
         ("freed by delete", optional_size(volume.freed_by_delete_bytes)),
         ("kind", kind(volume)),
         ("reserved", optional_size(volume.reserved_bytes)),
+        ("compression", volume.compression.map_or_else(|| "-".to_owned(), |way| way.to_string())),
         ("block", format!("{} bytes", volume.block_bytes)),
         ("created", utc_text(volume.created_ms)),
         ("host:lun", seen_by(volume)),
@@ -137,7 +138,7 @@ pub(crate) fn volume(volume: &Volume) -> String {
 fn policy(volume: &Volume) -> String {
     match &volume.compliance {
         None => volume.policy.clone(),
-        Some(found) => format!("{} ({}): {}", volume.policy, found.layout, compliance(found)),
+        Some(found) => format!("{} ({}): {}", volume.policy, found.layout, compliance(volume, found)),
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     Failure, Output, Size,
     client::{Client, segment},
+    compression::parse_compression,
     copy::{self, CANCEL_EXAMPLES, COPIES_EXAMPLES, COPY_EXAMPLES, CopyArgs},
     listing::ListArgs,
     parse_size,
@@ -14,7 +15,7 @@ use crate::{
     view,
 };
 use clap::{Args, Subcommand};
-use quoin_api::{CloneCreate, Volume, VolumeCreate, VolumeUpdate};
+use quoin_api::{CloneCreate, Compression, Volume, VolumeCreate, VolumeUpdate};
 use std::collections::BTreeMap;
 
 /// Commands for volumes.
@@ -25,7 +26,9 @@ pub enum VolumeCommand {
         after_help = "Sizes are numbers of bytes, or have a unit, as in 512M or 1.5G: K, M, G, T (or KiB …) are \
                             powers of 1024, KB, MB, GB, TB powers of 1000.\n\nA thin volume takes space as it is written. \
                             A thick volume reserves its whole size, so that its writes never fail because other \
-                            volumes filled the pool.\n\nIn a pool of several slices a new volume goes to the slice whose \
+                            volumes filled the pool.\n\nWith --compression lz4, what is written takes less space for little work. With zstd it is \
+                            compressed by LZ4 when it is written, and better when it is written again in the background. \
+                            What does not get shorter is stored as it is.\n\nIn a pool of several slices a new volume goes to the slice whose \
                             volumes take the least. Copies between volumes of one slice share blocks; those between \
                             slices move data.\n\nSeveral volumes get the same size and options. Each outcome is \
                             reported; a failure does not stop the others.\n\nExamples:\n  \
@@ -34,6 +37,7 @@ pub enum VolumeCommand {
                             quoin --data /srv/a volume create v2 --size 10GiB --block-size 4096\n  \
                             quoin --data /srv/a volume create v3 --size 4G --thick --tag app=db1\n  \
                             quoin --data /srv/a volume create v4 --size 4G --folder prod/sql\n  \
+                            quoin --data /srv/a volume create logs --size 100G --compression zstd\n  \
                             quoin --data /srv/a volume create v5 --size 4G --near v1\n  \
                             quoin --data /srv/a volume create db1-log --size 20G --policy log"
     )]
@@ -62,6 +66,9 @@ pub enum VolumeCommand {
         /// What the array does for it: see quoin policy [default: the layout of the pool]
         #[arg(long, value_name = "POLICY")]
         policy: Option<String>,
+        /// Compress what is written to it: off, lz4 or zstd [default: as its policy says, or off]
+        #[arg(long, value_name = "KIND", value_parser = parse_compression)]
+        compression: Option<Compression>,
     },
     /// List volumes; filters narrow the list
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume list\n  \
@@ -159,12 +166,14 @@ pub enum VolumeCommand {
         /// New name
         new_name: String,
     },
-    /// Change provisioning, tags, folder, policy, template state or write protection of a volume
+    /// Change provisioning, compression, tags, folder, policy, template state or write protection of a volume
     #[command(
         group = clap::ArgGroup::new("what").required(true).multiple(true).
-            args(["thick", "thin", "tags", "untag", "folder", "policy", "template", "no_template", "read_only", "writable"]),
+            args(["thick", "thin", "compression", "tags", "untag", "folder", "policy", "template", "no_template", "read_only", "writable"]),
         after_help = "A template is a write-protected volume to make clones of; its size and content cannot change. A \
-                      volume to which a connected client may write becomes a template or read-only only with --force.\n\nExamples:\n  quoin --data /srv/a volume set v1 --thick\n  \
+                      volume to which a connected client may write becomes a template or read-only only with --force.\n\nWith another compression, what is written from then on is \
+                      compressed so. What the volume has stays as it is until the array moves it.\n\nExamples:\n  quoin --data /srv/a volume set v1 --thick\n  \
+                      quoin --data /srv/a volume set v1 --compression lz4\n  \
                       quoin --data /srv/a volume set v1 --tag app=db1 --untag old\n  \
                       quoin --data /srv/a volume set v1 --folder prod/sql\n  \
                       quoin --data /srv/a volume set v1 --folder /      # removes it from its folder\n  \
@@ -207,6 +216,9 @@ pub struct SetArgs {
     /// Release the reservation: the volume takes only the space that it uses
     #[arg(long)]
     thin: bool,
+    /// Compress what is written from now on: off, lz4 or zstd
+    #[arg(long, value_name = "KIND", value_parser = parse_compression)]
+    compression: Option<Compression>,
     /// Add a tag; repeatable
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
     tags: Vec<(String, String)>,
@@ -239,15 +251,24 @@ pub struct SetArgs {
 /// Runs a command about volumes.
 pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
     match command {
-        VolumeCommand::Create { names, size, block_size, thick, tags, folder, near, policy } => {
+        VolumeCommand::Create { names, size, block_size, thick, tags, folder, near, policy, compression } => {
             let tags: BTreeMap<_, _> = tags.into_iter().collect();
             let (size_bytes, block_bytes) = (size.0, block_size);
             let create = |name: &str| {
                 let name = name.to_owned();
                 let (tags, folder) = (tags.clone(), folder.clone());
                 let (near, policy) = (near.clone(), policy.clone());
-                let request =
-                    VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near, policy };
+                let request = VolumeCreate {
+                    name,
+                    size_bytes,
+                    block_bytes,
+                    thick,
+                    tags,
+                    folder,
+                    near,
+                    policy,
+                    compression,
+                };
                 client.post("/volumes", &request)
             };
             create_each(output, &names, create, view::volume, view::volumes)
@@ -301,6 +322,7 @@ fn set(client: &Client, output: &Output, args: SetArgs) -> Result<(), Failure> {
     let tags: BTreeMap<_, _> = args.untag.into_iter().map(|key| (key, None)).chain(added).collect();
     let update = VolumeUpdate {
         thick: (args.thick || args.thin).then_some(args.thick),
+        compression: args.compression,
         tags: (!tags.is_empty()).then_some(tags),
         folder: args.folder,
         policy: args.policy,

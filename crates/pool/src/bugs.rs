@@ -136,6 +136,12 @@ pub enum Bug {
     TrustParity = 172,
     /// What was found wrong is written again to the next column.
     RepairNextColumn = 173,
+    /// A repair of a block loses what else lies in its pages. A test of the pool finds it.
+    RepairOverNeighbours = 174,
+    /// What the cleaner packs is told of as it was stored before.
+    RepackUntold = 300,
+    /// What is packed gets the checksum of another block.
+    PackNextChecksum = 301,
     /// A change of the pool's drives is in force before the voters have it.
     MembersBeforeHardened = 100,
     /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.
@@ -219,7 +225,7 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 79] = [
+    pub const ALL: [Bug; 81] = [
         Bug::GrowBeforeGrants,
         Bug::ReturnBeforeFlags,
         Bug::ForgetMissed,
@@ -261,6 +267,8 @@ impl Bug {
         Bug::ReplayTorn,
         Bug::EarlyNumberReuse,
         Bug::ForgetMoves,
+        Bug::RepackUntold,
+        Bug::PackNextChecksum,
         Bug::StaleCache,
         Bug::VerifyLastBatchOnly,
         Bug::HardenedTooSoon,

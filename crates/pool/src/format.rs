@@ -526,7 +526,8 @@ pub(crate) struct SegmentEntry {
     pub columns: [ColumnEntry; MAX_COLUMNS],
     /// The layout that it was opened for, columns of data and of parity; 0 and 0: the pool's.
     pub layout: [u8; 2],
-    pub reserved: [u8; 4],
+    /// How many live blocks or pages take these grains.
+    pub live_contents: U32,
 }
 /// The most columns of a segment, those of parity included.
 pub(crate) const MAX_COLUMNS: usize = 35;

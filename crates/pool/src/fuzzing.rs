@@ -63,6 +63,10 @@ pub fn encoded_catalog(transaction: &Transaction) -> Vec<u8> {
                 let layers = image.layers.iter_mut().filter(|layer| layer.volume == volume);
                 layers.for_each(|layer| layer.layout = layout);
             }
+            Operation::Compress { volume, compression } => {
+                let layers = image.layers.iter_mut().filter(|layer| layer.volume == volume);
+                layers.for_each(|layer| layer.compression = compression);
+            }
             Operation::Prepare(_) => {}
         }
     }

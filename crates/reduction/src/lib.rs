@@ -12,5 +12,5 @@ mod zero;
 pub use codec::{Codec, Compressor, Decompressor, NoCodec, NotDecompressed, most_compressed};
 pub use fingerprint::{Fingerprint, FingerprintKey};
 pub use index::Index;
-pub use packed::GRAIN_BYTES;
+pub use packed::{GRAIN_BYTES, LEAST_PACKED_BYTES};
 pub use zero::is_zero;

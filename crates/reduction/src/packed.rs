@@ -1,10 +1,11 @@
 //! A block as it is stored compressed: byte-tight but for a few bytes, and with the checksum of its content.
 //!
 //! ```text
-//! compressed bytes | 0 to 15 zeroes | CRC-32C of the content, 4 bytes little-endian | how many zeroes, 1 byte
+//! compressed bytes | zeroes | CRC-32C of the content, 4 bytes little-endian | how many zeroes, 1 byte
 //! ```
 //!
-//! 1. The length is a multiple of [`GRAIN_BYTES`], which is how finely a place in a row can be named.
+//! 1. The length is a multiple of [`GRAIN_BYTES`], which is how finely a place in a row can be named, and at least
+//!    [`LEAST_PACKED_BYTES`]: what names a block takes space, too, and with more blocks in it a row would be names for the most part.
 //! 2. The checksum is the one that the content was received with. It goes through compression and back unchanged, so that an error
 //!    of either, or of the RAM in between, is found. What is stored has a checksum of its own, in the block table: whoever moves or
 //!    repairs it needs not decompress it.
@@ -14,6 +15,8 @@ use quoin_base::{Crc32c, crc32c};
 
 /// Stored blocks begin at multiples of this, and are as long as multiples of it.
 pub const GRAIN_BYTES: usize = 16;
+/// The least that a block takes.
+pub const LEAST_PACKED_BYTES: usize = 256;
 /// Checksum and count of zeroes.
 const TRAILER_BYTES: usize = 5;
 
@@ -24,7 +27,7 @@ impl Compressor {
         if !self.compress(codec, block, out) {
             return false;
         }
-        let len = (out.len() + TRAILER_BYTES).next_multiple_of(GRAIN_BYTES);
+        let len = (out.len() + TRAILER_BYTES).max(LEAST_PACKED_BYTES).next_multiple_of(GRAIN_BYTES);
         if len > most_compressed(block.len()) {
             return false;
         }
@@ -50,7 +53,7 @@ impl Decompressor {
         let wrong = || NotDecompressed::new(codec, stored.len(), block.len());
         let Some((rest, [c0, c1, c2, c3, zeroes])) = stored.split_last_chunk() else { return Err(wrong()) };
         let zeroes = usize::from(*zeroes);
-        let len = rest.len().checked_sub(zeroes).filter(|_| zeroes < GRAIN_BYTES);
+        let len = rest.len().checked_sub(zeroes);
         let compressed = len.and_then(|len| rest.get(..len)).ok_or_else(wrong)?;
         self.decompress(codec, compressed, block)?;
         let crc = Crc32c(u32::from_le_bytes([*c0, *c1, *c2, *c3]));

@@ -208,6 +208,7 @@ async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Vo
         name: name.into(),
         kind: OriginKind::Snapshot,
         thick: false,
+        compression: None,
         tags: Tags::new(),
         folder: None,
         set: None,

@@ -1,5 +1,5 @@
-//! Changes of a volume that exists: name, tags, folder, size, whether the pool keeps space for it, and whether it is a
-//! template.
+//! Changes of a volume that exists: name, tags, folder, size, whether the pool keeps space for it, how it is compressed, and
+//! whether it is a template.
 //!
 //! A volume grows in one transaction. It shrinks in three steps, so that a crash in between harms nothing: writers are
 //! fenced off the tail; one transaction gives the volume its new end and notes where the old one was; then the tail is
@@ -14,7 +14,7 @@ use crate::{
     Assigned, BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
     error::refused, fence::Fence, record::VolumeRecord, spec::check_size,
 };
-use quoin_base::VolumeId;
+use quoin_base::{Compression, VolumeId};
 use quoin_pool::{Pool, PoolError, Transaction};
 use quoin_world::AsyncMutexGuard;
 use std::sync::{Arc, atomic::Ordering};
@@ -30,6 +30,8 @@ pub struct VolumeChange {
     pub force: bool,
     /// Whether the pool keeps space for all of it.
     pub thick: Option<bool>,
+    /// How what is written to it from now on is compressed.
+    pub compression: Option<Compression>,
     /// All its tags, in place of those it has.
     pub tags: Option<Tags>,
     /// Another folder.
@@ -141,7 +143,7 @@ impl Volumes {
             volume.set_template(true);
             pool.end_volume(before.id, 0)?;
         }
-        let (tx, followers) = self.all_of(with, (&before, &record), change.policy.as_ref());
+        let (tx, followers) = self.all_of(with, (&before, &record), &change);
         // A failure leaves the volume as it was: what was closed is opened again.
         if let Err(error) = pool.commit(tx).await {
             volume.set_template(before.guards.template);
@@ -166,19 +168,22 @@ impl Volumes {
         Ok(volume)
     }
 
-    /// One transaction: the record, the space that is kept for it, and its snapshots, which follow it to another policy. Returns
-    /// them with their new records.
+    /// One transaction: the record, the space that is kept for it, how it is compressed, and its snapshots, which follow it to
+    /// another policy. Returns them with their new records.
     fn all_of(
         &self,
         with: Transaction,
         (before, record): (&VolumeRecord, &VolumeRecord),
-        policy: Option<&Assigned>,
+        change: &VolumeChange,
     ) -> (Transaction, Vec<(Arc<Volume>, VolumeRecord)>) {
         let mut tx = record.put(with, Some(before));
         if record.reserved_bytes() != before.reserved_bytes() {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
-        match policy {
+        if let Some(compression) = change.compression {
+            tx = tx.compress(record.id, compression);
+        }
+        match &change.policy {
             Some(policy) => {
                 let tx = tx.lay_out(record.id, policy.layout);
                 self.snapshots_follow(tx, record.id, policy)
@@ -208,8 +213,8 @@ impl Volumes {
         (tx, followers)
     }
 
-    /// Lays out volumes anew whose policy is another one now, and makes those that hosts write to thick or thin if it says so;
-    /// commits `with` in the same transaction.
+    /// Lays out volumes anew whose policy is another one now, and makes those that hosts write to thick, thin or compressed if
+    /// it says so; commits `with` in the same transaction.
     ///
     /// # Errors
     /// [`VolumeError::CannotReserve`] if there is no room for what is promised to them, [`VolumeError::Trimming`] if one
@@ -224,6 +229,9 @@ impl Volumes {
         for volume in &volumes {
             tx = tx.lay_out(volume.id(), policy.layout);
             let before = volume.record();
+            if let Some(compression) = policy.compression.filter(|_| !before.is_snapshot()) {
+                tx = tx.compress(before.id, compression);
+            }
             let thick = policy.thick.filter(|thick| *thick != before.space.thick && !before.is_snapshot());
             let Some(thick) = thick else { continue };
             // What is emptied is not to be reserved: a task may be at it for minutes.

@@ -70,7 +70,7 @@ fn check_volume(report: &CheckReport, record: &VolumeRecord, found: &mut Vec<(St
         thick: record.space.thick,
         tags: record.labels.tags.clone(),
         folder: record.labels.folder.clone(),
-        policy: Assigned { name: record.labels.policy.clone(), layout: None, thick: None },
+        policy: Assigned { name: record.labels.policy.clone(), ..Assigned::default() },
     };
     if let Err(error) = spec.check() {
         found.push((what.clone(), error.to_string()));

@@ -11,6 +11,7 @@ use crate::{
     record::{Guards, Labels, Space, VolumeRecord},
     retention_clock::until_ms,
 };
+use quoin_base::Compression;
 use quoin_pool::{PoolError, Transaction};
 use std::{
     collections::BTreeSet,
@@ -29,6 +30,8 @@ pub struct ForkSpec {
     pub kind: OriginKind,
     /// The pool keeps space for all of it.
     pub thick: bool,
+    /// How what is written to it is compressed; `None`: as its source.
+    pub compression: Option<Compression>,
     /// Its tags.
     pub tags: Tags,
     /// The folder it begins in; its source's if not given.
@@ -84,7 +87,8 @@ impl Volumes {
             (tx, clock) = (with_mark, Some(started));
         }
         // Each fork is checked, and becomes a part of one transaction.
-        for ForkSpec { source, name, kind, thick, tags, folder, set, protected, retain } in specs {
+        for ForkSpec { source, name, kind, thick, compression, tags, folder, set, protected, retain } in specs
+        {
             check_name(&name)?;
             check_tags(&tags)?;
             self.require_free(&name)?;
@@ -113,10 +117,7 @@ impl Volumes {
                 modified_ms: None,
                 ..from
             };
-            tx = record.put(tx.fork(source.id(), record.id), None);
-            if thick {
-                tx = tx.reserve(record.id, record.reserved_bytes());
-            }
+            tx = with_own(record.put(tx.fork(source.id(), record.id), None), &record, compression);
             records.push(record);
         }
         // The pool makes all of them at one moment.
@@ -242,4 +243,15 @@ impl Volumes {
         }
         Ok(())
     }
+}
+
+/// Adds what a fork may have otherwise than its source: how it is compressed, and the space that is kept for it.
+fn with_own(mut tx: Transaction, record: &VolumeRecord, compression: Option<Compression>) -> Transaction {
+    if let Some(compression) = compression {
+        tx = tx.compress(record.id, compression);
+    }
+    if record.space.thick {
+        tx = tx.reserve(record.id, record.reserved_bytes());
+    }
+    tx
 }

@@ -1,7 +1,7 @@
 //! The properties that a new volume is asked for with, and their rules.
 
 use crate::{Folder, Tags, VolumeError, check_name, check_tags, limits::MAX_SIZE_BYTES};
-use quoin_base::Layout;
+use quoin_base::{Compression, Layout};
 
 /// The properties of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct VolumeSpec {
     pub tags: Tags,
     /// Where people keep it.
     pub folder: Folder,
-    /// What the array does for it.
+    /// What the array does for it: as its policy says, or as was said for it alone.
     pub policy: Assigned,
 }
 
@@ -31,6 +31,8 @@ pub struct Assigned {
     pub layout: Option<Layout>,
     /// Whether the pool keeps space for all of the volume; `None`: the policy does not say.
     pub thick: Option<bool>,
+    /// How what is written to the volume is compressed; `None`: the policy does not say.
+    pub compression: Option<Compression>,
 }
 
 impl VolumeSpec {

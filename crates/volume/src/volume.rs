@@ -5,7 +5,7 @@ use crate::{
     VolumeError, marking::Marking, record::VolumeRecord,
 };
 use parking_lot::RwLock;
-use quoin_base::{ByteRange, Extent, SECTOR_BYTES, VolumeId};
+use quoin_base::{ByteRange, Compression, Extent, SECTOR_BYTES, VolumeId};
 use quoin_drive::DriveError;
 use quoin_pool::{Pool, PoolError, VolumeStats};
 use quoin_world::{AsyncMutex, Buf, Gate, GatePass, Slice};
@@ -215,6 +215,11 @@ impl Volume {
     /// Bytes of it that take space in the pool; `None` while the pool is offline.
     pub fn mapped_bytes(&self) -> Option<u64> {
         Some(self.slot.get().ok()?.volume_stats(self.id)?.mapped_bytes)
+    }
+
+    /// How what is written to it is compressed; `None` while the pool is offline.
+    pub fn compression(&self) -> Option<Compression> {
+        self.slot.get().ok()?.compression_of(self.id)
     }
 
     /// Its figures in the pool; `None` while the pool is offline.

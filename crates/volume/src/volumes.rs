@@ -11,7 +11,7 @@ use crate::{
     retention_clock::RetentionClock,
 };
 use parking_lot::Mutex;
-use quoin_base::VolumeId;
+use quoin_base::{Compression, VolumeId};
 use quoin_pool::{Pool, Transaction};
 use quoin_world::{AsyncMutex, World};
 use std::{collections::BTreeMap, sync::Arc};
@@ -174,12 +174,15 @@ impl Volumes {
         let pool = self.pool()?;
         let id = near.map_or_else(|| pool.next_volume_id(), |near| pool.next_volume_id_near(near));
         // One transaction creates the address space, its record and its reservation.
-        let layout = spec.policy.layout;
+        let (layout, compression) = (spec.policy.layout, spec.policy.compression.unwrap_or_default());
         let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
         // One transaction: the address space, the record, and the space that is kept for it.
         let mut tx = record.put(with.create_volume(id), None);
         if layout.is_some() {
             tx = tx.lay_out(id, layout);
+        }
+        if compression != Compression::Off {
+            tx = tx.compress(id, compression);
         }
         if record.space.thick {
             tx = tx.reserve(id, record.reserved_bytes());

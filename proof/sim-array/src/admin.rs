@@ -153,8 +153,9 @@ impl Admin {
             (model.begin(change), name)
         };
         let (tags, folder) = Default::default();
+        let (near, policy, compression) = (None, None, None);
         let request =
-            VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near: None, policy: None };
+            VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near, policy, compression };
         let outcome = self.shared.array.create_volume(request).await;
         let made = self.ended(number, outcome, &["cannot-reserve"])?;
         self.shared.totals.lock().created += u64::from(made.is_some());

@@ -420,7 +420,10 @@ impl BootRun {
             if stats.buffered_bytes > 0 {
                 return Err(format!("{} bytes are buffered after a drain", stats.buffered_bytes));
             }
-            live_bytes = stats.live_bytes;
+            live_bytes = stats.stored_blocks * 8192;
+            if stats.live_bytes > live_bytes || (stats.live_bytes > 0) != (live_bytes > 0) {
+                return Err(format!("{} bytes are {} blocks", stats.live_bytes, stats.stored_blocks));
+            }
             let owned = |id: &VolumeId| pool.volume_stats(*id).map_or(0, |stats| stats.owned_bytes);
             let owned_bytes =
                 volumes.iter().map(owned).sum::<u64>() + stats.shared_bytes + stats.removing_bytes;
@@ -452,7 +455,7 @@ impl BootRun {
         let stays = usize::from(self.rng.random_bool(0.3));
         while volumes.len() > stays {
             let volume = volumes.swap_remove(self.rng.random_range(0..volumes.len()));
-            let (before, copied) = (pool.stats().live_bytes, pool.space().copied_bytes);
+            let (before, copied) = (pool.stats().stored_blocks * 8192, pool.space().copied_bytes);
             let freed = pool.volume_stats(volume).ok_or("a volume is gone")?.freed_by_delete_bytes;
             let changes =
                 vec![Change::DeleteVolume(volume), Change::Delete(OBJECT_KINDS[2], volume_key(volume))];
@@ -464,7 +467,7 @@ impl BootRun {
                 model.history.volume_deleted(volume.0);
             }
             self.check_space(pool).await?;
-            let after = pool.stats().live_bytes;
+            let after = pool.stats().stored_blocks * 8192;
             // Of what range copies have too, it need not be told how much stays.
             if before - after < freed || before - after > freed && copied == 0 {
                 return Err(format!(

@@ -35,12 +35,11 @@ fn within(bug: Bug) -> u64 {
         | Bug::ReuseDropped
         | Bug::DropLent
         | Bug::PublishMovesEarly
-        | Bug::ForgetNames
         | Bug::ReplayUndecided => 600,
         Bug::SkipMendRoots | Bug::ReuseLeftEarly | Bug::ReturnBeforeFlags => 1000,
         Bug::KeepOnOneColumn => 600,
         // What is placed is not in the journal, where they show.
-        Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows => 2000,
+        Bug::VerifyLastBatchOnly | Bug::ReplayIntoForked | Bug::CountBeforeRows | Bug::ForgetNames => 4000,
         // What was stuck seldom lands where something else has come to lie.
         Bug::TakeBackEarly | Bug::EarlyNumberReuse => 2000,
         Bug::KeepWaived => 2000,

@@ -151,7 +151,7 @@ pub(crate) async fn check(shared: &Shared, pool: &Pool) -> Result<(), String> {
             };
             let wanted = laid.layout_now.parity();
             let strong = used.iter().filter(|used| used.layout.parity() >= wanted);
-            let held: u64 = strong.map(|used| used.data_bytes).sum();
+            let held: u64 = strong.map(|used| used.blocks * 8192).sum();
             if held < stats.mapped_bytes {
                 return Err(format!(
                     "volume {volume} maps {} bytes, is laid out as {laid:?}, and only {held} bytes tolerate as much: {used:?}",
@@ -175,13 +175,13 @@ pub(crate) async fn check(shared: &Shared, pool: &Pool) -> Result<(), String> {
     let used = pool.layout_use();
     let own = used[0].layout.within(domains);
     let others = used.iter().filter(|used| used.layout.within(domains) != own);
-    let left: u64 = others.map(|used| used.data_bytes).sum();
+    let left: u64 = others.map(|used| used.blocks).sum();
     shared.totals.lock().layout_checks += 1;
-    if left > stats.dropped_bytes && stats.sifting_entries + stats.joining_layers == 0 {
+    if left > stats.dropped_blocks && stats.sifting_entries + stats.joining_layers == 0 {
         return Err(format!(
-            "all volumes have the pool's layout, and {left} bytes lie in others: {:?}, {} bytes dropped",
+            "all volumes have the pool's layout, and {left} blocks lie in others: {:?}, {} were dropped",
             pool.layout_use(),
-            stats.dropped_bytes
+            stats.dropped_blocks
         ));
     }
     Ok(())

@@ -104,6 +104,12 @@ crate::figures! {
         layouts_given,
         /// Times all volumes had the pool's layout again, and nothing lay otherwise.
         layout_checks,
+        /// Blocks stored compressed.
+        compressed_blocks,
+        /// Blocks of compressed volumes that were stored as they are.
+        incompressible_blocks,
+        /// Blocks that were compressed when they were moved.
+        recompressed_blocks,
         /// Writes that were slowed down.
         throttled,
         /// Reads that failed for damage or a drive's error.
@@ -173,6 +179,9 @@ impl Totals {
         self.ahead_unused_bytes += stats.ahead_unused_bytes;
         self.destaged_blocks += stats.destaged_blocks;
         self.overlapped_blocks += stats.overlapped_blocks;
+        self.compressed_blocks += stats.compressed_blocks;
+        self.incompressible_blocks += stats.incompressible_blocks;
+        self.recompressed_blocks += stats.recompressed_blocks;
         self.beside_checkpoints += stats.destaged_beside_checkpoints;
         self.carried_records += stats.carried_records;
         self.checkpoints += stats.checkpoints;

@@ -3,12 +3,13 @@
 use super::{Policies, PolicyRecord};
 use crate::{
     Array, ArrayError, PolicyError,
+    compression::{of_api, to_api, told as compression_text},
     events::Told,
     origin::is_snapshot,
     progress::Progress,
     record::{POLICY_OBJECT, decode},
 };
-use quoin_api::{self as api, ComplianceState, DEFAULT_POLICY, Reservation};
+use quoin_api::{self as api, ComplianceState, DEFAULT_POLICY, PolicyCompression, Reservation};
 use quoin_base::Layout;
 use quoin_pool::{Pool, Transaction, VolumeLayout};
 use quoin_volume::{Assigned, Volume, check_name};
@@ -40,8 +41,8 @@ impl Array {
     pub async fn create_policy(&self, request: api::PolicyCreate) -> Result<api::Policy, ArrayError> {
         let turn = self.catalog().turn().await;
         let pool = self.pool()?;
-        let api::PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, reservation } =
-            request;
+        let api::PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, .. } = request;
+        let (reservation, compression) = (request.reservation, request.compression);
         check_name(&name).map_err(PolicyError::Name)?;
         {
             let policies = self.policies();
@@ -55,23 +56,23 @@ impl Array {
         let asked = asked_for(&pool, &name, layout, failures_to_tolerate)?;
         let layout = match asked {
             Some(layout) => layout,
-            None if reservation != Reservation::Any => pool.protection().layout,
+            None if reservation != Reservation::Any || compression != PolicyCompression::Any => {
+                pool.protection().layout
+            }
             None => return Err(PolicyError::OneOfTwo { name }.into()),
         };
         require_possible(&pool, &name, layout, force_provisioning)?;
         let created_ms = self.world().wall_clock_ms();
-        let thick = thick(reservation);
-        let record = PolicyRecord { name, layout: layout.to_string(), force_provisioning, thick, created_ms };
-        let text = format!(
-            "created: layout {}{}{}",
-            layout.described(),
-            forced_text(force_provisioning),
-            reservation_text(reservation)
-        );
+        let (layout_text, thick) = (layout.to_string(), thick(reservation));
+        let compression = compression.wanted();
+        let record =
+            PolicyRecord { name, layout: layout_text, force_provisioning, thick, compression, created_ms };
+        let text = format!("created: {}", described(&record, layout));
         let own = Told::new(format!("policy {}", record.name), text)
             .with("layout", &record.layout)
             .with("force_provisioning", force_provisioning)
-            .with("reservation", reservation.to_string());
+            .with("reservation", reservation.to_string())
+            .with("compression", record.compression().to_string());
         self.commit_told(&turn, record.put(Transaction::new()), own).await?;
         self.policies().by_name.insert(record.name.clone(), record.clone());
         self.policy_view(&record)
@@ -117,30 +118,30 @@ impl Array {
             return Err(PolicyError::IsDefault.into());
         }
         let before = self.policy(name)?;
-        let api::PolicyUpdate { layout, failures_to_tolerate, force_provisioning, reservation } = request;
+        let api::PolicyUpdate { layout, failures_to_tolerate, force_provisioning, reservation, compression } =
+            request;
         let asked = asked_for(&pool, name, layout, failures_to_tolerate)?;
         let layout = asked.map_or_else(|| before.layout(), Ok)?;
         let force_provisioning = force_provisioning.unwrap_or(before.force_provisioning);
         require_possible(&pool, name, layout, force_provisioning)?;
         let reservation = reservation.unwrap_or(before.reservation());
-        let thick = thick(reservation);
-        let record = PolicyRecord { layout: layout.to_string(), force_provisioning, thick, ..before.clone() };
-        let text = format!(
-            "changed: layout {}{}{}; its volumes are converted",
-            layout.described(),
-            forced_text(force_provisioning),
-            reservation_text(reservation)
-        );
+        let (layout_text, thick) = (layout.to_string(), thick(reservation));
+        let compression = compression.unwrap_or(before.compression()).wanted();
+        let record =
+            PolicyRecord { layout: layout_text, force_provisioning, thick, compression, ..before.clone() };
+        let text = format!("changed: {}; its volumes are converted", described(&record, layout));
         let own = Told::new(format!("policy {name}"), text)
             .change("layout", &before.layout, &record.layout)
             .change("force_provisioning", before.force_provisioning, force_provisioning)
-            .change("reservation", before.reservation().to_string(), reservation.to_string());
+            .change("reservation", before.reservation().to_string(), reservation.to_string())
+            .change("compression", before.compression().to_string(), record.compression().to_string());
         if !own.changes.is_empty() {
             let (tx, staged) = self.stage_with(&turn, record.put(Transaction::new()), own);
             let layout = own_layout(&pool, layout);
             // Volumes that were made otherwise by themselves stay so while the policy says what it said.
             let thick = thick.filter(|_| record.thick != before.thick);
-            let assigned = Assigned { name: Some(name.to_owned()), layout, thick };
+            let compression = compression.filter(|_| record.compression != before.compression).map(of_api);
+            let assigned = Assigned { name: Some(name.to_owned()), layout, thick, compression };
             let changed = self.volumes().lay_out(&assigned, tx).await;
             changed.map_err(ArrayError::not("policy not changed"))?;
             self.log().saved(staged);
@@ -169,7 +170,8 @@ impl Array {
         let own = Told::new(format!("policy {name}"), "deleted")
             .without("layout", &record.layout)
             .without("force_provisioning", record.force_provisioning)
-            .without("reservation", record.reservation().to_string());
+            .without("reservation", record.reservation().to_string())
+            .without("compression", record.compression().to_string());
         self.commit_told(&turn, Transaction::new().delete(POLICY_OBJECT, name), own).await?;
         self.policies().by_name.remove(name);
         Ok(())
@@ -181,7 +183,8 @@ impl Array {
         let (record, pool) = (self.policy(&name)?, self.pool()?);
         let layout = record.layout()?;
         require_possible(&pool, &name, layout, record.force_provisioning)?;
-        Ok(Assigned { name: Some(name), layout: own_layout(&pool, layout), thick: record.thick })
+        let compression = record.compression.map(of_api);
+        Ok(Assigned { name: Some(name), layout: own_layout(&pool, layout), thick: record.thick, compression })
     }
 
     /// The policy that a volume gets in place of another one; `None` if it keeps its own.
@@ -200,19 +203,28 @@ impl Array {
         self.policies().by_name.get(&volume.policy()?)?.thick
     }
 
+    /// How the policy of a volume says that it is compressed.
+    pub(crate) fn policy_compression(&self, volume: &Volume) -> Option<api::Compression> {
+        self.policies().by_name.get(&volume.policy()?)?.compression
+    }
+
     /// Whether a volume is as its policy says; `None` while the pool is offline.
     pub(crate) fn compliance(&self, volume: &Volume) -> Option<api::Compliance> {
         let found = self.pool().ok()?.volume_layout(volume.id())?;
         let thick = self.policy_thick(volume).filter(|_| !is_snapshot(volume));
+        let compression = self.policy_compression(volume).filter(|_| !is_snapshot(volume));
+        let now = volume.compression().map(to_api);
+        let differs = thick.is_some_and(|thick| thick != volume.is_thick())
+            || compression.is_some_and(|wanted| now.is_some_and(|now| now != wanted));
         let policies = self.policies();
         let compliance = compliance(&found, policies.converting.get(&volume.id()));
-        let differs = thick.is_some_and(|thick| thick != volume.is_thick());
         Some(api::Compliance {
             state: match compliance.state {
                 ComplianceState::Compliant if differs => ComplianceState::Differs,
                 state => state,
             },
             reservation: reservation(thick),
+            compression: compression.into(),
             ..compliance
         })
     }
@@ -256,6 +268,7 @@ impl Array {
         Ok(api::Policy {
             force_provisioning: record.force_provisioning,
             reservation: record.reservation(),
+            compression: record.compression(),
             created_ms: Some(record.created_ms),
             ..self.view(&record.name, layout)
         })
@@ -273,6 +286,7 @@ impl Array {
             failures_to_tolerate: layout.parity(),
             force_provisioning: false,
             reservation: Reservation::Any,
+            compression: PolicyCompression::Any,
             layout_now: domains.map(|domains| layout.within(domains).to_string()),
             volumes: volumes.len() as u64,
             converting: count(ComplianceState::Converting),
@@ -302,6 +316,15 @@ pub(super) fn reservation(thick: Option<bool>) -> Reservation {
         Some(thick) if thick => Reservation::Thick,
         Some(_) => Reservation::Thin,
     }
+}
+
+/// What a policy says, for events.
+fn described(record: &PolicyRecord, layout: Layout) -> String {
+    let forced = forced_text(record.force_provisioning);
+    let reservation = reservation_text(record.reservation());
+    let compression =
+        record.compression.map(|compression| format!(", volumes are {}", compression_text(compression)));
+    format!("layout {}{forced}{reservation}{}", layout.described(), compression.unwrap_or_default())
 }
 
 fn reservation_text(reservation: Reservation) -> &'static str {
@@ -378,6 +401,7 @@ fn compliance(found: &VolumeLayout, progress: Option<&Progress>) -> api::Complia
         layout_now: found.layout_now.to_string(),
         tolerates: found.layout_now.parity(),
         reservation: Reservation::Any,
+        compression: PolicyCompression::Any,
         percent,
         left_bytes: found.left_bytes,
         bytes_per_s: progress.and_then(Progress::bytes_per_s),

@@ -2,6 +2,7 @@
 
 mod array;
 mod audit;
+mod compression;
 mod copies;
 mod events;
 mod groups;

@@ -18,7 +18,7 @@ use crate::{
         gather::{Allowance, LiveBlock, WrittenRow, rows_of},
     },
     error::PoolError,
-    format::{GRAIN_BYTES, Location},
+    format::{BlockInfo, GRAIN_BYTES, Location},
     maps::blocks::{BlockPlace, block_page, block_word},
     meta::{PageId, Segment},
 };
@@ -200,6 +200,10 @@ impl Committer {
             let page = slice.metadata.pages.change(block_page(number)).await?;
             if !planted(Bug::ForgetMoves) {
                 page.set(block_word(number) + 2, to.location.0);
+                if to.info != from.info && !planted(Bug::RepackUntold) {
+                    let now = BlockInfo(page.get(block_word(number) + 3));
+                    page.set(block_word(number) + 3, to.info.counted(now.count()).0);
+                }
             }
             slice.segments.release(from.location, self.first_without())?;
         }

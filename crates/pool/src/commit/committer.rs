@@ -13,6 +13,7 @@ use crate::{
         cleaning::Cleaning,
         conversions::Conversions,
         decide::{Step, Turn, decide},
+        effort::Effort,
         looks::Looks,
         requests::Request,
         retries::Retries,
@@ -29,7 +30,7 @@ use crate::{
 };
 use futures_util::future::{Either, select};
 use quoin_base::{BlockNumber, CheckpointGeneration, PageNumber, Sequence};
-use quoin_world::atomic::Ordering;
+use quoin_world::{Mutex, atomic::Ordering};
 use std::{pin::pin, sync::Arc, time::Duration};
 
 /// How often it looks around while there are no requests.
@@ -60,6 +61,8 @@ pub(crate) struct Committer {
     pub(super) sifting: Option<Arc<Layer>>,
     /// How often destage waited for the cleaner in a row.
     yielded: u32,
+    /// How much of what is destaged is packed.
+    effort: Mutex<Effort>,
     /// While nothing brings slabs for what is to be destaged.
     short: Option<WaitsForSlabs>,
 }
@@ -113,9 +116,15 @@ impl Committer {
             round: Round::default(),
             sifting,
             yielded: 0,
+            effort: Mutex::new(Effort::new(now)),
             short: None,
             slice,
         }
+    }
+
+    /// How much of what is destaged is packed.
+    pub(super) fn effort(&self) -> &Mutex<Effort> {
+        &self.effort
     }
 
     /// Runs until asked to stop or until the pool fails.

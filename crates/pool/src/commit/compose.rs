@@ -11,15 +11,10 @@ use crate::{
         read::{covered, is_zero},
     },
     lifecycle::slice::Slice,
+    segment::packed::Whole,
 };
 use quoin_base::{SECTOR_BYTES, crc32c};
-use quoin_world::{Buf, Slice as Bytes};
-
-/// A whole block's content and its checksum.
-pub(crate) struct Whole {
-    pub data: Bytes,
-    pub crc: u32,
-}
+use quoin_world::Buf;
 
 /// A block of so many sectors that one write brought whole and that is as it was received. `Some(None)`: it is all zeroes.
 pub(super) fn whole(received: &Received, sectors: u16) -> Option<Option<Whole>> {
@@ -62,7 +57,7 @@ impl Slice {
         let base =
             if is_whole || planted(Bug::ZeroFill) { None } else { self.read_base(layer, key.index).await? };
         let mut buf = match &base {
-            Some(base) => Buf::copy_of(base),
+            Some(base) => Buf::copy_of(&base.data),
             None => Buf::zeroed(bytes(sectors)),
         };
         for fragment in fragments {

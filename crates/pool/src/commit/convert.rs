@@ -327,7 +327,7 @@ impl Committer {
             allowance.bytes -= len;
             allowance.pages -= usize::from(pages.insert(page));
             let address = CopySource { layer: layer.id, index };
-            blocks.push(LiveBlock { number, place, address, layout: tag, stored: None });
+            blocks.push(LiveBlock::new(number, place, address, tag));
         }
         Ok(leaf.first.plus(TREE_FAN_OUT))
     }
@@ -353,16 +353,16 @@ impl Committer {
     /// does what drives have no slab for.
     pub(super) async fn move_blocks(&mut self, mut blocks: Vec<LiveBlock>) -> Result<Moved, PoolError> {
         let slice = self.slice.clone();
+        self.repack(&mut blocks).await?;
         self.sort_by_address(&mut blocks);
         let opens_from = self.opens_from(slice.space.clean_from());
         self.rows.cleaned.open_from(opens_from);
         let mut moves = Vec::with_capacity(blocks.len());
         let mut moved = Moved::default();
-        for LiveBlock { number, place, address, stored, layout } in blocks {
+        for LiveBlock { number, place, address, stored, layout, becomes } in blocks {
             let Some(stored) = stored else { continue };
-            assert_eq!(
-                stored.len() as u64,
-                place.location.len_bytes(),
+            assert!(
+                stored.len() as u64 == place.location.len_bytes() || becomes != place.info,
                 "block {number} is moved as long as it is"
             );
             let (content, generation) = (RowContent::block(number, address), self.first_without());
@@ -376,7 +376,7 @@ impl Committer {
             moved.blocks += 1;
             moved.bytes += stored.len() as u64;
             self.rows.cleaned.push_data(stored);
-            moves.push((number, place, BlockPlace { location, info: place.info }));
+            moves.push((number, place, BlockPlace { location, info: becomes }));
         }
         // NOTE: rows before the block table. Readers go where the table says.
         let rows = self.rows.cleaned.finish(&slice.segments);

@@ -21,13 +21,14 @@ use crate::{
     commit::{
         chunk::{self, Chunk, RamBlock, compose_one},
         committer::Committer,
-        composed::{Composed, Composition},
+        composed::{Composed, Composition, Form},
         decide::{Step, decide_after_destage},
         place::Placed,
         slabs::Lack,
     },
     error::PoolError,
     fork::layer::Layer,
+    host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
     maps::blocks::block_page,
     meta::PageId,
@@ -141,7 +142,8 @@ impl Committer {
         }
 
         // Workers compose what is in RAM. What few blocks there are is composed here.
-        let chunks = match chunk::send(slice.world(), in_ram, slice.buffer.sectors_per_block()) {
+        let sectors = slice.buffer.sectors_per_block();
+        let chunks = match chunk::send(slice.world(), in_ram, sectors, self.effort()) {
             Ok(chunks) => chunks,
             Err(few) => {
                 to_read.extend(self.compose_few(few, &mut blocks).await);
@@ -149,6 +151,7 @@ impl Committer {
             }
         };
         self.compose_by_reading(to_read, &mut blocks).await?;
+        self.pack_rest(&mut blocks).await?;
         Ok(Prepared { blocks, chunks, keys, is_hurried })
     }
 
@@ -189,6 +192,26 @@ impl Committer {
             if since.is_multiple_of(PARALLEL) {
                 self.slice.world().yield_now().await;
             }
+        }
+        Ok(())
+    }
+
+    /// Packs blocks that no worker composed.
+    async fn pack_rest(&self, blocks: &mut [Option<Composed>]) -> Result<(), PoolError> {
+        let is_rest =
+            |block: &&mut Option<Composed>| block.as_ref().is_some_and(|block| block.codec().is_some());
+        let (mut at, mut rest) = (Vec::new(), Vec::new());
+        for (place, block) in blocks.iter_mut().enumerate().filter(|(_, block)| is_rest(block)) {
+            at.push(place);
+            rest.extend(block.take());
+        }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        let packed =
+            chunk::pack_beside(self.slice.world(), rest, self.effort(), self.slice.store.health()).await?;
+        for (place, block) in at.into_iter().zip(packed) {
+            blocks[place] = Some(block);
         }
         Ok(())
     }
@@ -237,13 +260,21 @@ impl Committer {
     /// The blocks of a batch that can be destaged, if any, once workers are done with it.
     async fn ready(&mut self, prepared: Prepared) -> Result<Option<Vec<Composed>>, PoolError> {
         let Prepared { mut blocks, chunks, is_hurried, .. } = prepared;
-        let sectors = self.slice.buffer.sectors_per_block();
-        for (at, outcome) in chunk::receive(chunks, sectors, self.slice.store.health()).await? {
+        let (slice, began) = (self.slice.clone(), self.slice.world().now());
+        let sectors = slice.buffer.sectors_per_block();
+        for (at, outcome) in chunk::receive(chunks, sectors, slice.store.health()).await? {
             blocks[at] = Some(match outcome {
                 Ok(composed) => composed,
                 Err(taken) => self.compose(taken).await?,
             });
         }
+        let now = slice.world().now();
+        let is_hasty = {
+            let mut effort = self.effort().lock();
+            effort.composed(now, now.since(began), slice.fill(0) > SLOW_FROM);
+            effort.is_hasty()
+        };
+        slice.front.placer.set_hasty(is_hasty);
         assert!(blocks.iter().all(Option::is_some), "every block of a batch is composed");
         let mut batch: Vec<_> = blocks.into_iter().flatten().collect();
         if batch.is_empty() {
@@ -294,6 +325,7 @@ impl Committer {
         // The map is published: only now may a reader miss the buffer.
         slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
         slice.counters.destage.blocks.add(batch.len() as u64);
+        slice.counters.destage.reduction.destaged(batch.iter().filter_map(Composed::form));
         if self.checkpoints.is_under_way() {
             slice.counters.destage.blocks_beside_checkpoints.add(batch.len() as u64);
         }
@@ -352,7 +384,7 @@ impl Committer {
             }
         }
         let content = match slice.compose(&layer, taken.key, &taken.fragments).await {
-            Ok(Some(data)) => Composition::Data(data),
+            Ok(Some(data)) => Composition::Data(data, Form::Untried),
             Ok(None) => Composition::Unmapped,
             Err(PoolError::Medium { unread: true, .. }) => Composition::Unread { tried: true },
             Err(PoolError::Medium { volume, offset, reason, unread: false }) => {

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 use futures_util::{StreamExt, future::join_all, stream};
-use quoin_base::{BlockNumber, ByteRange, LayerId, Layout, PageNumber, SegmentId, crc32c};
+use quoin_base::{BlockNumber, ByteRange, LayerId, Layout, PageNumber, SegmentId};
 use quoin_world::Slice as Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +43,20 @@ pub(crate) struct LiveBlock {
     pub layout: Option<Layout>,
     /// As stored; `None` if it cannot be read.
     pub stored: Option<Bytes>,
+    /// What the block table is to say of it where it is moved to.
+    pub becomes: BlockInfo,
+}
+
+impl LiveBlock {
+    /// One that was not read yet.
+    pub(crate) fn new(
+        number: BlockNumber,
+        place: BlockPlace,
+        address: CopySource,
+        layout: Option<Layout>,
+    ) -> Self {
+        Self { number, place, address, layout, stored: None, becomes: place.info }
+    }
 }
 
 /// How much of what is live a step takes.
@@ -132,7 +146,7 @@ impl Committer {
                 allowance.bytes -= len;
                 allowance.pages -= usize::from(pages.insert(page));
                 let address = CopySource::unpack(content.address.get());
-                live.push(LiveBlock { number, place, address, layout: segment.layout, stored: None });
+                live.push(LiveBlock::new(number, place, address, segment.layout));
             }
         }
         Ok(live)
@@ -179,9 +193,10 @@ impl Committer {
         blocks.sort_unstable_by_key(|block| block.place.location.0);
         let mut wanted = Vec::new();
         for (i, block) in blocks.iter_mut().enumerate() {
-            // It is stored again: what RAM made of it is not passed on.
-            let cached = slice.front.cache.peek(block.number);
-            block.stored = cached.and_then(|content| slice.verified(block.place.info, content));
+            // It is stored again: what RAM made of it is not passed on. The cache has nothing as it is stored packed.
+            let is_plain = block.place.info.algorithm() == BlockInfo::PLAIN;
+            let cached = if is_plain { slice.front.cache.peek(block.number) } else { None };
+            block.stored = cached.map(|content| content.data);
             if block.stored.is_none() {
                 wanted.push((i, block.number, block.place));
             }
@@ -218,8 +233,7 @@ impl Committer {
                 None if run.len() == 1 => None,
                 None => io.read(place.location).await.ok(),
             };
-            let is_intact =
-                stored.clone().is_some_and(|stored| self.slice.verified(place.info, stored).is_some());
+            let is_intact = stored.as_ref().is_some_and(|stored| place.info.verifies(stored));
             let mended = if is_intact { None } else { self.mend_live(*number, *place).await };
             // A drive that is away may hold the right content: then the block stays where it is.
             let may_pass = is_intact || self.is_all_there(place.location.segment());
@@ -250,7 +264,7 @@ impl Committer {
     /// Notes when stored bytes are not what they must be. They are moved as they are: their checksum goes with them, so
     /// that they stay unreadable and nothing else is lost.
     fn note_damage(&self, number: BlockNumber, place: BlockPlace, stored: &Bytes) {
-        if place.info.algorithm() == BlockInfo::STORED && crc32c(stored).0 != place.info.crc() {
+        if !place.info.verifies(stored) {
             self.slice.counters.damage.medium_errors.add(1);
             tracing::warn!(number = number.0, "the cleaner moves a damaged block");
         }

@@ -5,14 +5,14 @@ use crate::{
     bugs::{Bug, planted},
     commit::{
         committer::Committer,
-        compose::Whole,
-        composed::{Composed, Composition},
+        composed::{Composed, Composition, Form},
         slabs::Lack,
     },
     error::PoolError,
     fork::layer::Layer,
     format::{BlockInfo, CopySource, Location, RowContent},
-    maps::blocks::{BlockPlace, LOST},
+    maps::blocks::BlockPlace,
+    segment::packed::Whole,
 };
 use quoin_base::{BlockNumber, LayerId, Layout};
 use quoin_world::atomic::Ordering;
@@ -59,17 +59,18 @@ impl Committer {
                 }
                 Composition::Placed { block: placed, number } => {
                     self.note_tag(block, self.slice.segments.table.tag(placed.location.segment()));
-                    let info = BlockInfo::new(placed.crc, 1, BlockInfo::STORED);
+                    let info = BlockInfo::new(placed.crc, 1, BlockInfo::PLAIN);
                     let place = BlockPlace { location: placed.location, info };
                     Some(Placed { number: *number, is: Placement::New(place) })
                 }
                 Composition::Lost => {
-                    let place = BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, LOST) };
+                    let place =
+                        BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, BlockInfo::LOST) };
                     Some(Placed { number: self.take_block_number().await?, is: Placement::New(place) })
                 }
-                Composition::Data(whole) => {
+                Composition::Data(whole, form) => {
                     any_data = true;
-                    let placed = self.place_whole(block, whole, &mut tag).await?;
+                    let placed = self.place_whole(block, (whole, form), &mut tag).await?;
                     if placed.is_none() {
                         // A drive may have been lost since.
                         opens_from = self.opens_from(place_from);
@@ -97,7 +98,7 @@ impl Committer {
     async fn place_whole(
         &mut self,
         block: &Composed,
-        whole: &Whole,
+        (whole, form): (&Whole, &Form),
         tag_of: &mut Tag,
     ) -> Result<Option<Placed>, PoolError> {
         let (number, generation) = (self.take_block_number().await?, self.first_without());
@@ -113,13 +114,18 @@ impl Committer {
         };
         *tag_of = Some((layer, tag));
         let content = RowContent::block(number, CopySource { layer, index });
-        let len = whole.data.len();
+        let (stored, info) = match form {
+            Form::Untried | Form::Hasty | Form::Incompressible => {
+                (&whole.data, BlockInfo::new(whole.crc, 1, BlockInfo::PLAIN))
+            }
+            Form::Packed(packed) => (&packed.stored, BlockInfo::new(packed.crc, 1, packed.algorithm)),
+        };
+        let len = stored.len();
         let Some(location) = self.rows.data.place(&self.slice.segments, tag, content, len, generation) else {
             self.blocks.numbers.put_back(number);
             return Ok(None);
         };
-        self.rows.data.push_data(whole.data.clone());
-        let info = BlockInfo::new(whole.crc, 1, BlockInfo::STORED);
+        self.rows.data.push_data(stored.clone());
         Ok(Some(Placed { number, is: Placement::New(BlockPlace { location, info }) }))
     }
 

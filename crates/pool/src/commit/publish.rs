@@ -116,8 +116,8 @@ impl Committer {
                     Placement::Shared(owner) => self.share_block(layer, number, owner).await?,
                 }
                 match &composed.content {
-                    Composition::Data(whole) => {
-                        self.slice.front.cache.fill_written(number, &whole.data, old.block());
+                    Composition::Data(data, _) => {
+                        self.slice.front.cache.fill_written(number, data, old.block())
                     }
                     Composition::Placed { block, .. } => block.publish(),
                     _ => {}

@@ -258,7 +258,7 @@ impl Slice {
         };
         let base = self.read_mapped(&map, source.index, layer, key.index).await?;
         let bytes = |sectors: u16| usize::from(sectors) * SECTOR_BYTES as usize;
-        Ok(base.map(|base| base.slice(bytes(fragment.start)..bytes(fragment.end()))))
+        Ok(base.map(|base| base.data.slice(bytes(fragment.start)..bytes(fragment.end()))))
     }
 
     /// The block that these fragments of one block say to share, and the layer that owns it. `None` if there is anything

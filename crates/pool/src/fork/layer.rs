@@ -15,7 +15,7 @@ use crate::{
     meta::{Laid, LayerImage},
     space::Claim,
 };
-use quoin_base::{BlockIndex, ByteRange, LayerId, Layout, Sequence, VolumeId};
+use quoin_base::{BlockIndex, ByteRange, Compression, LayerId, Layout, Sequence, VolumeId};
 use quoin_world::{
     Mutex,
     atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -29,6 +29,8 @@ pub(crate) struct VolumeState {
     pub reserved_bytes: AtomicU64,
     /// What its data is laid out as, packed; 0: as the pool's.
     layout: AtomicU64,
+    /// How what is written to it is compressed.
+    compression: AtomicU8,
     /// From here on nothing is written; not kept when the pool is closed.
     pub end: AtomicU64,
     /// Bytes hosts wrote since the pool was opened.
@@ -40,14 +42,20 @@ pub(crate) struct VolumeState {
 impl VolumeState {
     /// Of a new volume with a layout. `None`: the pool's.
     pub(crate) fn laid_out(id: VolumeId, layout: Option<Layout>) -> Arc<Self> {
-        Self::with(id, 0, layout)
+        Self::with(id, 0, layout, Compression::Off)
     }
 
-    fn with(id: VolumeId, reserved_bytes: u64, layout: Option<Layout>) -> Arc<Self> {
+    fn with(
+        id: VolumeId,
+        reserved_bytes: u64,
+        layout: Option<Layout>,
+        compression: Compression,
+    ) -> Arc<Self> {
         Arc::new(Self {
             id,
             reserved_bytes: AtomicU64::new(reserved_bytes),
             layout: AtomicU64::new(Laid::As(layout).pack().into()),
+            compression: AtomicU8::new(compression as u8),
             end: AtomicU64::new(u64::MAX),
             written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
@@ -60,6 +68,15 @@ impl VolumeState {
             Some(Laid::As(layout)) => layout,
             _ => None,
         }
+    }
+
+    /// How what is written to it is compressed.
+    pub(crate) fn compression(&self) -> Compression {
+        Compression::from_byte(self.compression.load(Ordering::Acquire)).unwrap_or_default()
+    }
+
+    pub(crate) fn compress(&self, compression: Compression) {
+        self.compression.store(compression as u8, Ordering::Release);
     }
 
     pub(crate) fn lay_out(&self, layout: Option<Layout>) {
@@ -148,8 +165,9 @@ impl Layer {
         Self {
             id: image.id,
             family: image.family,
-            volume: volume
-                .unwrap_or_else(|| VolumeState::with(image.volume, image.reserved_bytes, image.layout)),
+            volume: volume.unwrap_or_else(|| {
+                VolumeState::with(image.volume, image.reserved_bytes, image.layout, image.compression)
+            }),
             born: image.born,
             frozen_at: AtomicU64::new(image.frozen_at.map_or(u64::MAX, |sequence| sequence.0)),
             state: AtomicU8::new(state),
@@ -190,6 +208,7 @@ impl Layer {
             lent_blocks: self.lent(),
             reserved_bytes: if leaf { self.volume.reserved_bytes.load(Ordering::Relaxed) } else { 0 },
             layout: if leaf { self.volume.layout() } else { None },
+            compression: if leaf { self.volume.compression() } else { Compression::Off },
             laid: self.laid(),
             pending: self.is_pending(),
             gone: self.is_gone(),

@@ -164,6 +164,12 @@ impl Layers {
                     }
                 }
                 Operation::LayOut { volume, layout } => self.lay_out(volume, layout),
+                Operation::Compress { volume, compression } => {
+                    if let Some(layer) = self.volumes.get(&volume) {
+                        layer.volume.compress(compression);
+                        layer.note_change();
+                    }
+                }
                 Operation::Fork { source, target, kept, given } => {
                     forked.extend(self.fork(source, target, (kept, given), sequence));
                 }
@@ -226,7 +232,11 @@ impl Layers {
         // Its two children: the source goes on with one, and the target gets the other.
         let replaced = self.volumes.get(&target).cloned();
         let state = replaced.as_ref().map_or_else(
-            || VolumeState::laid_out(target, parent.volume.layout()),
+            || {
+                let state = VolumeState::laid_out(target, parent.volume.layout());
+                state.compress(parent.volume.compression());
+                state
+            },
             |layer| layer.volume.clone(),
         );
         let forks = [(kept, parent.volume.clone()), (given, state)]

@@ -1,7 +1,7 @@
 //! Words that name something: a place in a segment, an entry of a thin map, what the block table says of a block.
 
 use super::{DEAD_PAGE, GRAIN_BYTES, LAYERS_END, PAGE_BYTES, POOL_BLOCK_BYTES};
-use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SegmentId};
+use quoin_base::{BlockNumber, ByteRange, LayerId, PageNumber, SegmentId, crc32c};
 use std::fmt;
 
 /// Bits of a location: of the length, of the offset, and what is left of the segment.
@@ -59,6 +59,12 @@ impl Location {
     /// Its length in grains.
     pub(crate) fn grains(self) -> u32 {
         (self.0 & ((1 << LEN_BITS) - 1)) as u32 + 1
+    }
+
+    /// What it counts in its segment, in grains: its length, and what names it in the head of its row. That is reckoned with only
+    /// for what is not whole pages: rows of whole pages are so long that their heads are next to nothing.
+    pub(crate) fn counted_grains(self) -> u32 {
+        self.grains() + u32::from(!self.len_bytes().is_multiple_of(PAGE_BYTES as u64))
     }
 
     /// The bytes of its segment's data that it names.
@@ -163,13 +169,18 @@ impl fmt::Display for Dead {
     }
 }
 
-/// The fourth word of a block table entry: checksum of the content, how many references, how it is stored.
+/// The fourth word of a block table entry: checksum of what is stored, how many references, how it is stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct BlockInfo(pub u64);
 
 impl BlockInfo {
     /// Content stored as it is.
-    pub(crate) const STORED: u8 = 0;
+    pub(crate) const PLAIN: u8 = 0;
+    /// Content packed by LZ4, and by Zstandard.
+    pub(crate) const LZ4: u8 = 1;
+    pub(crate) const ZSTD: u8 = 2;
+    /// Content that is lost: completing a partial write met unreadable data.
+    pub(crate) const LOST: u8 = 15;
     /// The most references a block can have.
     pub(crate) const MOST: u32 = (1 << 28) - 1;
 
@@ -187,6 +198,21 @@ impl BlockInfo {
 
     pub(crate) fn count(self) -> u32 {
         (self.0 >> 32) as u32 & Self::MOST
+    }
+
+    /// Whether stored bytes are what they were.
+    pub(crate) fn verifies(self, stored: &[u8]) -> bool {
+        !self.is_lost() && crc32c(stored).0 == self.crc()
+    }
+
+    /// Whether its content is nowhere.
+    pub(crate) fn is_lost(self) -> bool {
+        self.algorithm() == Self::LOST
+    }
+
+    /// Of the same block, stored otherwise.
+    pub(crate) fn stored_as(self, crc: u32, algorithm: u8) -> Self {
+        Self::new(crc, self.count(), algorithm)
     }
 
     /// The same with another count.

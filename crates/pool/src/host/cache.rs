@@ -3,7 +3,7 @@
 //! A block number names content that never changes, so an entry is either right or of a number that was freed.
 //!
 //! Invariants:
-//! 1. What is here was verified when it was read, or is what destage is placing.
+//! 1. What is here was verified when it was read, or is what destage is placing. It has the checksum that it had then.
 //! 2. No entry outlives its number. Freeing a number purges it. A reader that looked it up before may still fill
 //!    it afterwards, but only within its reader epoch, and a number is given out again only when all such readers
 //!    have left; giving it out purges it once more.
@@ -13,12 +13,15 @@
 //! Which block goes first is the library's choice: a block that was used once goes before one that was used
 //! twice, so that reading much once does not drive out what is read often.
 
-use crate::bugs::{Bug, planted};
+use crate::{
+    bugs::{Bug, planted},
+    segment::packed::Whole,
+};
 use quick_cache::{
     OptionsBuilder, Weighter,
     sync::{Cache, DefaultLifecycle},
 };
-use quoin_base::{BlockNumber, metrics::Counter};
+use quoin_base::{BlockNumber, crc32c, metrics::Counter};
 use quoin_world::Slice as Bytes;
 use rustc_hash::FxBuildHasher;
 
@@ -32,13 +35,13 @@ pub(crate) const LARGEST_FILL_BYTES: u64 = 64 << 10;
 #[derive(Clone)]
 struct Weight;
 
-impl Weighter<BlockNumber, Bytes> for Weight {
-    fn weight(&self, _: &BlockNumber, content: &Bytes) -> u64 {
-        content.backing_bytes() as u64 + ENTRY_BYTES
+impl Weighter<BlockNumber, Whole> for Weight {
+    fn weight(&self, _: &BlockNumber, content: &Whole) -> u64 {
+        content.data.backing_bytes() as u64 + ENTRY_BYTES
     }
 }
 
-type Blocks = Cache<BlockNumber, Bytes, Weight, FxBuildHasher>;
+type Blocks = Cache<BlockNumber, Whole, Weight, FxBuildHasher>;
 
 pub(crate) struct ReadCache {
     blocks: Option<Blocks>,
@@ -56,7 +59,7 @@ impl ReadCache {
             .weight_capacity(budget_bytes)
             .build();
         let blocks = options.ok().filter(|_| items >= 4).map(|options| {
-            let lifecycle: DefaultLifecycle<BlockNumber, Bytes> = DefaultLifecycle::default();
+            let lifecycle: DefaultLifecycle<BlockNumber, Whole> = DefaultLifecycle::default();
             Blocks::with_options(options, Weight, FxBuildHasher, lifecycle)
         });
         Self { blocks, hits: Counter::default(), misses: Counter::default() }
@@ -69,27 +72,35 @@ impl ReadCache {
             Some(_) => self.hits.add(1),
             None => self.misses.add(1),
         };
-        found
+        found.map(|content| content.data)
     }
 
-    /// The same for the pool's own use: not counted, and no reason to keep it.
-    pub(crate) fn peek(&self, number: BlockNumber) -> Option<Bytes> {
-        self.blocks.as_ref()?.peek(&number)
+    /// Whether it has a block.
+    pub(crate) fn has(&self, number: BlockNumber) -> bool {
+        self.blocks.as_ref().is_some_and(|blocks| blocks.peek(&number).is_some())
+    }
+
+    /// The content of a block for the pool's own use: not counted, and no reason to keep it. What RAM made of it is not returned.
+    pub(crate) fn peek(&self, number: BlockNumber) -> Option<Whole> {
+        let content = self.blocks.as_ref()?.peek(&number)?;
+        (crc32c(&content.data).0 == content.crc || planted(Bug::SkipReadVerify)).then_some(content)
     }
 
     /// Keeps the whole content of a block. The caller is the committer, or still in the reader epoch in which it
     /// found the number.
-    pub(crate) fn fill(&self, number: BlockNumber, content: &Bytes) {
+    pub(crate) fn fill(&self, number: BlockNumber, content: &Whole) {
         let Some(blocks) = &self.blocks else { return };
-        let owned = content.backing_bytes() == content.len();
-        blocks.insert(number, if owned { content.clone() } else { Bytes::copy_of(content) });
+        let Whole { data, crc } = content;
+        let owned = data.backing_bytes() == data.len();
+        let data = if owned { data.clone() } else { Bytes::copy_of(data) };
+        blocks.insert(number, Whole { data, crc: *crc });
     }
 
     /// Keeps what was just written in place of what a cached block held, if that costs no copy. What nobody has read is
     /// not kept: a host that writes a block seldom reads it soon.
-    pub(crate) fn fill_written(&self, number: BlockNumber, content: &Bytes, old: Option<BlockNumber>) {
-        let is_read = || old.is_some_and(|old| self.peek(old).is_some());
-        if content.backing_bytes() == content.len() && is_read() {
+    pub(crate) fn fill_written(&self, number: BlockNumber, content: &Whole, old: Option<BlockNumber>) {
+        let is_read = || old.is_some_and(|old| self.has(old));
+        if content.data.backing_bytes() == content.data.len() && is_read() {
             self.fill(number, content);
         }
     }
@@ -122,10 +133,14 @@ mod tests {
 
     const BLOCK: u64 = 8192;
 
-    fn block(number: BlockNumber) -> Bytes {
+    fn block(number: BlockNumber) -> Whole {
         let mut buf = Buf::zeroed(BLOCK as usize);
         buf.as_mut_slice()[..8].copy_from_slice(&number.0.to_le_bytes());
-        buf.into_slice()
+        whole(buf.into_slice())
+    }
+
+    fn whole(data: Bytes) -> Whole {
+        Whole { crc: crc32c(&data).0, data }
     }
 
     fn read(cache: &ReadCache, number: BlockNumber) -> bool {
@@ -164,7 +179,7 @@ mod tests {
         let large = Buf::zeroed(1 << 20).into_slice();
         for n in 0..1000 {
             let start = (n % 128 * BLOCK) as usize;
-            let part = large.slice(start..start + BLOCK as usize);
+            let part = whole(large.slice(start..start + BLOCK as usize));
             cache.fill(BlockNumber(n), &part);
             cache.fill_written(BlockNumber(10_000 + n), &part, Some(BlockNumber(n)));
             assert!(cache.held_bytes() <= 1 << 20);

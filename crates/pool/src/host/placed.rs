@@ -12,6 +12,9 @@
 //!    records before.
 //!
 //! Several writes that come in together share a row, as records share a batch.
+//!
+//! What is placed lies there as it came in. So large writes of compressed volumes are not placed, unless destage has no time to pack
+//! what the journal would bring it: the cleaner packs it later.
 
 use crate::{
     format::{Location, POOL_BLOCK_BYTES},
@@ -23,7 +26,7 @@ use crate::{
 use quoin_base::{BlockNumber, GIB, SegmentId, Sequence};
 use quoin_world::{
     Mutex,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 use std::{collections::VecDeque, sync::Arc};
 
@@ -53,6 +56,8 @@ pub(crate) struct Placer {
     being_placed: AtomicU64,
     /// Writes long enough to be placed that hosts wait for, placed or not.
     large_writes: AtomicU64,
+    /// Destage has no time to pack much of what it could.
+    is_hasty: AtomicBool,
 }
 
 impl Placer {
@@ -69,7 +74,13 @@ impl Placer {
             named_bytes: AtomicU64::new(0),
             being_placed: AtomicU64::new(0),
             large_writes: AtomicU64::new(0),
+            is_hasty: AtomicBool::new(false),
         }
+    }
+
+    /// Notes whether destage has time to pack. While it has, large writes of compressed volumes go through the journal to it.
+    pub(crate) fn set_hasty(&self, is_hasty: bool) {
+        self.is_hasty.store(is_hasty, Ordering::Relaxed);
     }
 
     pub(crate) fn numbers(&self) -> &Numbers {

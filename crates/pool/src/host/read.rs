@@ -15,16 +15,17 @@ use crate::{
     host::{ahead::Ahead, cache::LARGEST_FILL_BYTES},
     journal::Batch,
     lifecycle::slice::Slice,
-    maps::{
-        blocks::{BlockPlace, LOST},
-        tree,
-    },
+    maps::{blocks::BlockPlace, tree},
     meta::Page,
-    segment::runs::{HOST_GAP_BYTES, LONGEST_BYTES, runs},
-    segment::{mend::Mended, placed_block::PlacedBlock},
+    segment::{
+        mend::Mended,
+        packed::{Whole, content_of},
+        placed_block::PlacedBlock,
+        runs::{HOST_GAP_BYTES, LONGEST_BYTES, runs},
+    },
 };
 use futures_util::future::{join, join_all, try_join_all};
-use quoin_base::{BlockIndex, BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_base::{BlockIndex, BlockNumber, ByteRange, SECTOR_BYTES, VolumeId};
 use quoin_world::{Buf, Slice as Bytes};
 use std::{
     ops::Range,
@@ -275,7 +276,7 @@ impl Slice {
         let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
         for (i, part) in parts.iter_mut().enumerate() {
             if let Some(block) = part.placed_in() {
-                let info = BlockInfo::new(block.crc, 1, BlockInfo::STORED);
+                let info = BlockInfo::new(block.crc, 1, BlockInfo::PLAIN);
                 let place = BlockPlace { location: block.location, info };
                 found.push(Found { part: i, number: None, place });
                 continue;
@@ -364,7 +365,7 @@ impl Slice {
                     self.front.ahead.used(&held, &content);
                     Some(content)
                 }
-                None => self.read_base(layer, parts[i].key.index).await?,
+                None => self.read_base(layer, parts[i].key.index).await?.map(|content| content.data),
             };
             bases.push((i, base));
         }
@@ -395,37 +396,39 @@ impl Slice {
             let intact = whole.as_ref().and_then(|whole| {
                 let at = (place.location.offset_bytes() - first.offset_bytes()) as usize;
                 let slice = whole.slice(at..at + place.location.len_bytes() as usize);
-                self.verified(place.info, slice)
+                self.content_of(place.info, slice)
             });
             let read = match (number, intact) {
                 // If it is not intact it is read once more by itself, and what is wrong is told.
-                (None, content) => Read::Placed(content.map(|content| (place.location, content))),
+                (None, content) => Read::Placed(content.map(|content| (place.location, content.data))),
                 (Some(number), Some(content)) => {
                     if keep {
                         self.front.cache.fill(*number, &content);
                     }
-                    Read::Mapped(Some(content))
+                    Read::Mapped(Some(content.data))
                 }
-                (Some(_), None) => Read::Mapped(self.read_base(layer, parts[*part].key.index).await?),
+                (Some(_), None) => {
+                    let content = self.read_base(layer, parts[*part].key.index).await?;
+                    Read::Mapped(content.map(|content| content.data))
+                }
             };
             out.push((*part, read));
         }
         Ok(out)
     }
 
-    pub(crate) fn verified(&self, info: BlockInfo, stored: Bytes) -> Option<Bytes> {
-        let ok = info.algorithm() == BlockInfo::STORED
-            && (crc32c(&stored).0 == info.crc() || planted(Bug::SkipReadVerify));
-        ok.then_some(stored)
+    /// The content of a block from what is stored of it; `None` if that is not what it was.
+    pub(crate) fn content_of(&self, info: BlockInfo, stored: Bytes) -> Option<Whole> {
+        content_of(info, stored, self.buffer.block_bytes, !planted(Bug::SkipReadVerify))
     }
 
-    /// The content of a block that could not be read as it should be, if it can be read in another way. What is wrong of it
+    /// What is stored of a block that could not be read as it should be, if it can be read in another way. What is wrong of it
     /// is written again. The caller has been in a reader epoch since before it found the place.
     pub(crate) async fn mend(&self, place: BlockPlace) -> Option<Mended> {
-        match place.info.algorithm() {
-            BlockInfo::STORED => self.segments.io.mend_block(place.location, place.info.crc()).await,
-            _ => None,
+        if place.info.is_lost() {
+            return None;
         }
+        self.segments.io.mend_block(place.location, place.info.crc()).await
     }
 
     /// The content of a block as segments have it; `None` if it is unmapped. Looks again as long as what it
@@ -434,7 +437,7 @@ impl Slice {
         &self,
         layer: &Layer,
         index: BlockIndex,
-    ) -> Result<Option<Bytes>, PoolError> {
+    ) -> Result<Option<Whole>, PoolError> {
         self.read_mapped(layer, index, layer, index).await
     }
 
@@ -445,7 +448,7 @@ impl Slice {
         at: BlockIndex,
         layer: &Layer,
         index: BlockIndex,
-    ) -> Result<Option<Bytes>, PoolError> {
+    ) -> Result<Option<Whole>, PoolError> {
         // Of a map that is taken apart nothing counts.
         let unreachable = |error| if map.is_gone() { error } else { self.unreachable(layer, index, error) };
         loop {
@@ -462,17 +465,16 @@ impl Slice {
                 }
                 return Err(PoolError::corrupt(format!("block {number}"), "it is mapped, yet free"));
             };
-            if found.info.algorithm() == LOST {
+            if found.info.is_lost() {
                 return Err(self.medium(layer, index, "its content is lost".into()));
             }
             // It may become part of what is written: what RAM made of it is not passed on.
-            let cached = self.front.cache.peek(number).and_then(|content| self.verified(found.info, content));
-            if cached.is_some() {
-                return Ok(cached);
+            if let Some(cached) = self.front.cache.peek(number) {
+                return Ok(Some(cached));
             }
             let read = self.segments.io.read_for_host(found.location.segment(), found.location.range()).await;
             let intact = match &read {
-                Ok(stored) => self.verified(found.info, stored.clone()),
+                Ok(stored) => self.content_of(found.info, stored.clone()),
                 Err(_) => None,
             };
             if intact.is_some() {
@@ -481,8 +483,10 @@ impl Slice {
             if self.moved(map, at, entry, place).await? {
                 continue;
             }
-            if let Some(mended) = self.mend(found).await {
-                return Ok(Some(mended.content));
+            let mended = self.mend(found).await;
+            let content = mended.and_then(|mended| self.content_of(found.info, mended.content));
+            if content.is_some() {
+                return Ok(content);
             }
             let reason = match read {
                 Ok(_) => {

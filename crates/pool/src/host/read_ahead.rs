@@ -79,11 +79,12 @@ impl Slice {
             let stored = stored_range(run);
             let (from, to) = (stored.offset / page * page, stored.end().next_multiple_of(page));
             let numbers = run.iter().map(|wanted| wanted.number).collect();
-            let Some(reading) =
-                self.front.ahead.begin(numbers, buffer_ram_bytes((to - from) as usize) as u64, now)
-            else {
-                break;
-            };
+            // What is packed is unpacked into buffers of its own.
+            let is_packed = |wanted: &&Wanted| wanted.place.info.algorithm() != BlockInfo::PLAIN;
+            let packed = run.iter().filter(is_packed).count();
+            let ram_bytes = buffer_ram_bytes((to - from) as usize)
+                + packed * buffer_ram_bytes(self.buffer.block_bytes as usize);
+            let Some(reading) = self.front.ahead.begin(numbers, ram_bytes as u64, now) else { break };
             begun.push(self.read_run_ahead(reading, run, stored));
         }
         join_all(begun).await;
@@ -107,11 +108,11 @@ impl Slice {
                 let shard = self.buffer.shard(layer.block(index));
                 covered(&shard.visible(layer, index), 0, sectors) == sectors
             };
-            if is_buffered || self.front.ahead.has(number) || self.front.cache.peek(number).is_some() {
+            if is_buffered || self.front.ahead.has(number) || self.front.cache.has(number) {
                 continue;
             }
             let Some(place) = self.block(number).await? else { continue };
-            if place.info.algorithm() == BlockInfo::STORED && !place.location.is_none() {
+            if !place.info.is_lost() && !place.location.is_none() {
                 wanted.push(Wanted { number, place });
             }
         }
@@ -123,7 +124,8 @@ impl Slice {
         let Ok(whole) = self.segments.io.read_for_host(segment, stored).await else { return };
         let content = |Wanted { place, .. }: &Wanted| {
             let at = (place.location.offset_bytes() - stored.offset) as usize;
-            self.verified(place.info, whole.slice(at..at + place.location.len_bytes() as usize))
+            let stored = whole.slice(at..at + place.location.len_bytes() as usize);
+            self.content_of(place.info, stored).map(|content| content.data)
         };
         reading.done(run.iter().map(content).collect());
     }

@@ -13,7 +13,7 @@ use crate::{
     host::{discard::Reached, read::covered},
     lifecycle::{pool::Pool, slice::Slice},
     maps::{
-        blocks::{LOST, block_page, entry_in},
+        blocks::{block_page, entry_in},
         tree::slot,
     },
     meta::{Page, PageId},
@@ -168,7 +168,7 @@ impl Slice {
             let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
             let page = self.table_page_of(block_page(number), &mut table).await?;
             let Some(place) = page.and_then(|page| entry_in(page, number)) else { continue };
-            if place.info.algorithm() != LOST && known.lacking(self, place.location).is_some() {
+            if !place.info.is_lost() && known.lacking(self, place.location).is_some() {
                 self.note_if_away(&layer, index, &mut known, found).await?;
             }
         }
@@ -248,7 +248,7 @@ impl Slice {
     /// Where a map leads to for a block; `None` if to nothing, or to what is damaged.
     async fn location_of(&self, layer: &Layer, index: BlockIndex) -> Result<Option<Location>, PoolError> {
         match self.place_of(layer, index).await {
-            Ok(place) => Ok(place.filter(|place| place.info.algorithm() != LOST).map(|place| place.location)),
+            Ok(place) => Ok(place.filter(|place| !place.info.is_lost()).map(|place| place.location)),
             Err(PoolError::Corrupt { .. }) => Ok(None),
             Err(error) => Err(error),
         }

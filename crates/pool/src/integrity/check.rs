@@ -161,7 +161,10 @@ impl CheckReport {
                 Operation::Reserve { volume, bytes } if self.volume_ids.contains(&volume) => {
                     self.reservations.insert(volume, bytes);
                 }
-                Operation::Reserve { .. } | Operation::LayOut { .. } | Operation::Prepare(_) => {}
+                Operation::Reserve { .. }
+                | Operation::LayOut { .. }
+                | Operation::Compress { .. }
+                | Operation::Prepare(_) => {}
             }
         }
     }
@@ -377,8 +380,8 @@ async fn check_roots(store: &Store, slice: SliceId, report: &mut CheckReport) {
 struct Walk<'a> {
     opened: &'a Opened,
     report: &'a mut CheckReport,
-    /// Sectors that locations take, by segment.
-    live: HashMap<u32, u64, FxBuildHasher>,
+    /// Grains that locations count, and how many there are, by segment.
+    live: HashMap<u32, (u64, u32), FxBuildHasher>,
     /// References to each block from the thin maps.
     references: HashMap<BlockNumber, u32, FxBuildHasher>,
     /// Pages of the page space of the trees that a thin map reached.
@@ -393,7 +396,9 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn take(&mut self, location: Location) {
-        *self.live.entry(location.segment().0).or_default() += u64::from(location.grains());
+        let (grains, contents) = self.live.entry(location.segment().0).or_default();
+        *grains += u64::from(location.counted_grains());
+        *contents += 1;
     }
 
     /// Every page of every space, map pages included: each is where the page above says, and verifies.
@@ -471,7 +476,7 @@ impl Walk<'_> {
     async fn segments(&mut self) {
         let io = self.opened.io.clone();
         for (id, segment) in io.segments.all() {
-            let live = self.live.remove(&id.0).unwrap_or(0);
+            let (live, contents) = self.live.remove(&id.0).unwrap_or_default();
             if segment.state == SegmentState::Free {
                 if live > 0 {
                     self.report.add(
@@ -488,13 +493,22 @@ impl Walk<'_> {
                     format!("it is counted to hold {} live grains and holds {live}", segment.live_grains),
                 );
             }
+            if contents != segment.live_contents {
+                self.report.add(
+                    format!("segment {id}"),
+                    format!(
+                        "it is counted to hold {} live contents and holds {contents}",
+                        segment.live_contents
+                    ),
+                );
+            }
             if segment.written_bytes > io.segments.segment_bytes(segment.stripes.geometry) {
                 self.report.add(format!("segment {id}"), "more is recorded to be written than it can hold");
                 continue;
             }
             self.rows(id, segment.generation, segment.written_bytes).await;
         }
-        for (id, live) in std::mem::take(&mut self.live) {
+        for (id, (live, _)) in std::mem::take(&mut self.live) {
             let bytes = live * GRAIN_BYTES;
             self.report
                 .add(format!("segment {id}"), format!("it does not exist, yet {bytes} bytes lie in it"));

@@ -27,7 +27,7 @@ use crate::{
     integrity::damage::Damage,
     lifecycle::slice::Slice,
     maps::{
-        blocks::{BlockPlace, LOST},
+        blocks::BlockPlace,
         tree::{Spot, node, slot},
     },
     meta::{ObjectKind, Page},
@@ -193,7 +193,7 @@ impl Committer {
     /// A block whose content is lost, with a reference from each entry of a leaf.
     async fn lost_block(&mut self, layer: &Layer) -> Result<ThinEntry, PoolError> {
         let number = self.take_block_number().await?;
-        let info = BlockInfo::new(0, TREE_FAN_OUT as u32, LOST);
+        let info = BlockInfo::new(0, TREE_FAN_OUT as u32, BlockInfo::LOST);
         self.add_block(number, BlockPlace { location: Location(0), info }).await?;
         for count in [&layer.owned_blocks, &layer.births, &layer.mapped_blocks] {
             count.fetch_add(TREE_FAN_OUT);

@@ -14,7 +14,7 @@ use crate::{
     bugs::{Bug, planted},
     commit::gather::rows_of,
     error::PoolError,
-    format::{BlockInfo, PAGE_BYTES},
+    format::PAGE_BYTES,
     lifecycle::slice::Slice,
     maps::blocks::BlockPlace,
     meta::{ColumnMove, DriveUse, emptiest, is_uneven, percents},
@@ -233,7 +233,7 @@ impl Slice {
         let end = next.written_bytes / u64::from(geometry.data);
         self.turn_to_move().await;
         let live = self.live_in_column(next).await;
-        let mut range = self.part_from(&live, ByteRange::new(0, end));
+        let mut range = self.part_of(ByteRange::new(0, end));
         let mut made = self.read_made(next, range, &live).await;
         while range.len > 0 {
             store.health().check()?;
@@ -241,7 +241,7 @@ impl Slice {
             store.rate().admit(range.len, self.world()).await;
             self.turn_to_move().await;
             // The next part is read while this one is written.
-            let following = self.part_from(&live, ByteRange::from(range.end()..end));
+            let following = self.part_of(ByteRange::from(range.end()..end));
             // NOTE: both end, whatever becomes of the other.
             let write = self.write_made(next, range.offset, part);
             let (written, after) = join(write, self.read_made(next, following, &live)).await;
@@ -267,18 +267,11 @@ impl Slice {
         store.pace().turn_to_move(world, |now| store.rate().is_behind(now)).await;
     }
 
-    /// The part of a column that is made next, of what is left of it. It does not end in the midst of a block, which could not
-    /// be verified then.
-    fn part_from(&self, live: &[LiveInColumn], left: ByteRange) -> ByteRange {
+    /// The part of a column that is made next, of what is left of it.
+    fn part_of(&self, left: ByteRange) -> ByteRange {
         let are_used = self.store.pace().do_hosts_use_drives(self.world().now());
         let most = if are_used { CHUNK_BESIDE_HOSTS_BYTES } else { CHUNK_BYTES };
-        if left.len <= most {
-            return left;
-        }
-        let end = left.offset + most;
-        let cut = live.iter().find(|block| block.column.offset < end && end < block.column.end());
-        let end = cut.map_or(end, |block| block.column.offset / PAGE_BYTES as u64 * PAGE_BYTES as u64);
-        ByteRange::from(left.offset..end)
+        ByteRange::new(left.offset, left.len.min(most))
     }
 
     /// What a column should hold in a range of it, verified as far as checksums tell; `None` if it cannot be made now.
@@ -286,16 +279,22 @@ impl Slice {
         if range.len == 0 {
             return None;
         }
-        let made = self.read_once(next, range).await?;
-        let wrong: Vec<_> = live.iter().filter(|block| block.is_wrong_in(&made, range)).collect();
-        if wrong.is_empty() || planted(Bug::CopyUnverified) {
-            return Some(made);
+        // A block that ends behind it is verified with it.
+        let cut =
+            live.iter().filter(|block| block.column.offset < range.end()).map(|block| block.column.end());
+        let end = cut.fold(range.end(), u64::max).next_multiple_of(PAGE_BYTES as u64);
+        let read = ByteRange::from(range.offset..end);
+        let mut made = self.read_once(next, read).await?;
+        let wrong: Vec<_> = live.iter().filter(|block| block.is_wrong_in(&made, read)).collect();
+        if !wrong.is_empty() && !planted(Bug::CopyUnverified) {
+            for block in wrong {
+                self.mend_source(block).await;
+            }
+            // A block that cannot be mended is moved as it is: it fails its checksum there too, and nothing else is lost.
+            made = self.read_once(next, read).await?;
         }
-        for block in wrong {
-            self.mend_source(block).await;
-        }
-        // A block that cannot be mended is moved as it is: it fails its checksum there too, and nothing else is lost.
-        self.read_once(next, range).await
+        made.truncate(range.len as usize);
+        Some(made)
     }
 
     async fn read_once(&self, next: &ColumnMove, range: ByteRange) -> Option<Buf> {
@@ -336,7 +335,7 @@ impl Slice {
             let Ok(Some(place)) = self.block(number).await else { continue };
             let range = place.location.range();
             let is_here = place.location.segment() == next.segment
-                && place.info.algorithm() == BlockInfo::STORED
+                && !place.info.is_lost()
                 && range.end() <= next.written_bytes;
             let column = if geometry.data == 1 { range } else { geometry.column_range(range, next.place) };
             if is_here && column.len == range.len {

@@ -12,7 +12,7 @@ use crate::{
     format::{BlockInfo, Location, MAP_LEVELS, PAGE_SPACES, PageSpace},
     lifecycle::{pool::Pool, slice::Slice},
     maps::{
-        blocks::{BlockPlace, LOST, block_word, blocks_of},
+        blocks::{BlockPlace, block_word, blocks_of},
         dropped::is_among,
     },
     meta::PageId,
@@ -26,6 +26,7 @@ use quoin_world::{
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+mod pieces;
 mod reach;
 mod redundancy;
 mod rows;
@@ -421,7 +422,7 @@ impl Scrub {
             match (info.count(), info.algorithm()) {
                 (0, _) => {}
                 _ if is_among(dropped, number) => {}
-                (_, LOST) => self.lost(number),
+                (_, BlockInfo::LOST) => self.lost(number),
                 _ => places.push((number, BlockPlace { location, info })),
             }
         }
@@ -464,7 +465,7 @@ impl Scrub {
         loop {
             let guard = self.slice().enter_readers();
             let Ok(Some(place)) = self.slice().block(number).await else { return Ok(true) };
-            if place.info.algorithm() == LOST {
+            if place.info.is_lost() {
                 return Ok(true);
             }
             let io = &self.slice().segments.io;

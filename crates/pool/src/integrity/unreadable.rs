@@ -7,10 +7,7 @@ use crate::{
     host::read::covered,
     integrity::damage::Damage,
     lifecycle::slice::Slice,
-    maps::{
-        blocks::{BlockPlace, LOST},
-        tree,
-    },
+    maps::{blocks::BlockPlace, tree},
 };
 use quoin_base::{BlockIndex, ByteRange, VolumeId, crc32c};
 
@@ -87,7 +84,7 @@ impl Slice {
             let found = self.place_of(&layer, block).await;
             let place = match found {
                 Ok(None) => return Ok(false),
-                Ok(Some(place)) if place.info.algorithm() == LOST => return Ok(true),
+                Ok(Some(place)) if place.info.is_lost() => return Ok(true),
                 Ok(Some(place)) => place,
                 Err(PoolError::Corrupt { .. }) => return Ok(true),
                 Err(error) => return Err(error),

@@ -3,7 +3,7 @@
 //! A figure orders nothing: who reads one may see it before or after what it counts. What threads wait by is in
 //! [`Progress`] and is ordered.
 
-use crate::lifecycle::stats::PoolStats;
+use crate::{commit::composed::Form, lifecycle::stats::PoolStats};
 use quoin_world::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -118,6 +118,38 @@ pub(crate) struct DestageCounters {
     pub(crate) blocks_beside_checkpoints: Figure,
     /// Records that were written anew, since what they brought waits for drives.
     pub(crate) carried: Figure,
+    pub(crate) reduction: ReductionCounters,
+}
+
+/// Blocks of volumes that are compressed.
+#[derive(Default)]
+pub(crate) struct ReductionCounters {
+    /// Those that were stored compressed, and what they take.
+    pub(crate) compressed_blocks: Figure,
+    pub(crate) compressed_bytes: Figure,
+    /// Those that were stored as they are, since they did not get shorter.
+    pub(crate) incompressible_blocks: Figure,
+    /// Those that were stored as they are, since hosts would have waited.
+    pub(crate) hasty_blocks: Figure,
+    /// Those that were compressed when they were moved.
+    pub(crate) recompressed_blocks: Figure,
+}
+
+impl ReductionCounters {
+    /// Counts blocks that were destaged.
+    pub(crate) fn destaged<'a>(&self, forms: impl Iterator<Item = &'a Form>) {
+        for form in forms {
+            match form {
+                Form::Packed(packed) => {
+                    self.compressed_blocks.add(1);
+                    self.compressed_bytes.add(packed.stored.len() as u64);
+                }
+                Form::Incompressible => self.incompressible_blocks.add(1),
+                Form::Hasty => self.hasty_blocks.add(1),
+                Form::Untried => {}
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -232,6 +264,11 @@ impl Counters {
             overlapped_blocks: destage.overlapped_blocks.get(),
             destaged_beside_checkpoints: destage.blocks_beside_checkpoints.get(),
             carried_records: destage.carried.get(),
+            compressed_blocks: destage.reduction.compressed_blocks.get(),
+            compressed_bytes: destage.reduction.compressed_bytes.get(),
+            incompressible_blocks: destage.reduction.incompressible_blocks.get(),
+            not_compressed_blocks: destage.reduction.hasty_blocks.get(),
+            recompressed_blocks: destage.reduction.recompressed_blocks.get(),
             cleaned_bytes: cleaning.bytes.get(),
             uncleanable_segments: cleaning.uncleanable.get(),
             rebuilt_columns: rebuild.columns.get(),

@@ -25,6 +25,8 @@ pub struct LayoutUse {
     pub layout: Layout,
     /// Live data, in bytes.
     pub data_bytes: u64,
+    /// How many blocks that is.
+    pub blocks: u64,
     /// What its segments take of drives, in bytes: with what protects the data, what is dead and what is not written yet.
     pub raw_bytes: u64,
     /// Live data in segments that tolerate fewer failures than the layout, in bytes.
@@ -62,7 +64,7 @@ impl Pool {
     /// What data takes, by layout, the pool's own first.
     pub fn layout_use(&self) -> Vec<LayoutUse> {
         let own = self.store().layout();
-        let of = |layout| LayoutUse { layout, data_bytes: 0, raw_bytes: 0, reduced_bytes: 0 };
+        let of = |layout| LayoutUse { layout, data_bytes: 0, blocks: 0, raw_bytes: 0, reduced_bytes: 0 };
         let mut used = vec![of(own)];
         let segments = self.slices().iter().flat_map(|slice| slice.segments.table.all());
         for (_, segment) in segments.filter(|(_, segment)| segment.is_used_for_data()) {
@@ -73,6 +75,7 @@ impl Pool {
             });
             let live = u64::from(segment.live_grains) * GRAIN_BYTES;
             used[at].data_bytes += live;
+            used[at].blocks += u64::from(segment.live_contents);
             used[at].raw_bytes += segment.stripes.columns.len() as u64 * u64::from(self.store().slab_bytes());
             if segment.stripes.geometry.parity < layout.parity() {
                 used[at].reduced_bytes += live;

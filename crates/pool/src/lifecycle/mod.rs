@@ -18,6 +18,7 @@ mod pledge;
 pub(crate) mod pool;
 pub(crate) mod protection;
 pub(crate) mod recovered;
+mod reduction;
 mod report;
 mod settling;
 pub(crate) mod slice;

@@ -19,7 +19,10 @@ impl Slice {
         let reserved = self.space.reserved().now;
         let (layers, joining_layers, layer_use) = self.forks.layer_use();
         let block_bytes = self.buffer.block_bytes;
-        let dropped_bytes = self.counters.held.dropped_blocks.get() * block_bytes;
+        let dropped_blocks = self.counters.held.dropped_blocks.get();
+        // What dropped blocks take is not known before they are freed: as much as others do.
+        let dropped = u128::from(segments.live_data) * u128::from(dropped_blocks);
+        let dropped_bytes = dropped.checked_div(segments.live_blocks.into()).unwrap_or(0) as u64;
         let displaced = self.segments.table.displaced();
         PoolStats {
             degraded_segments: displaced.degraded_segments,
@@ -30,7 +33,9 @@ impl Slice {
             reserved_bytes: reserved.blocks.saturating_mul(self.buffer.block_bytes),
             reserved_unmapped_bytes: reserved.unmapped.saturating_mul(self.buffer.block_bytes),
             live_bytes: segments.live_data.saturating_sub(dropped_bytes),
+            stored_blocks: segments.live_blocks.saturating_sub(dropped_blocks),
             dropped_bytes,
+            dropped_blocks,
             removing_bytes: layer_use.removing * block_bytes,
             shared_bytes: layer_use.shared * block_bytes,
             sifting_entries: layer_use.sifting,

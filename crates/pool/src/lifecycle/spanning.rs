@@ -228,6 +228,7 @@ fn volume_slice(operation: &Operation) -> Option<SliceId> {
         | Operation::DeleteVolume(volume)
         | Operation::Reserve { volume, .. }
         | Operation::LayOut { volume, .. }
+        | Operation::Compress { volume, .. }
         | Operation::Fork { source: volume, .. } => Some(volume.slice()),
         Operation::Put { .. } | Operation::Delete { .. } | Operation::Prepare(_) => None,
     }

@@ -63,8 +63,12 @@ figures! {
         reserved_unmapped_bytes: u64 = sum,
         /// Host data in segments.
         live_bytes: u64 = sum,
+        /// How many blocks that is, each as it is stored.
+        stored_blocks: u64 = sum,
         /// Overwritten, and given back when enough of it has gathered or space is short: it takes space beside what is live.
         dropped_bytes: u64 = sum,
+        /// How many blocks that is.
+        dropped_blocks: u64 = sum,
         /// Of it, what is owned by deleted volumes and is being given back.
         removing_bytes: u64 = sum,
         /// Of it, what volumes share, or only a snapshot's past holds.
@@ -157,6 +161,16 @@ figures! {
         placed_bytes: u64 = sum,
         /// Written to segments by destage.
         destaged_bytes: u64 = sum,
+        /// Of the blocks destaged, those that were stored compressed.
+        compressed_blocks: u64 = sum,
+        /// What they take.
+        compressed_bytes: u64 = sum,
+        /// Of the blocks destaged, those of compressed volumes that were stored as they are, since they do not get shorter.
+        incompressible_blocks: u64 = sum,
+        /// The same that were stored as they are for now, since hosts would have waited for a processor.
+        not_compressed_blocks: u64 = sum,
+        /// Blocks that were compressed, or compressed better, when the cleaner moved them.
+        recompressed_blocks: u64 = sum,
         /// Written to segments by the cleaner.
         cleaned_bytes: u64 = sum,
         /// Checkpoints made.

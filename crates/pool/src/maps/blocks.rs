@@ -41,9 +41,6 @@ pub(crate) struct BlockPlace {
     pub info: BlockInfo,
 }
 
-/// The algorithm of a block whose content is lost: completing a partial write met unreadable data.
-pub(crate) const LOST: u8 = 15;
-
 pub(crate) fn referenced_yet_free(number: BlockNumber) -> PoolError {
     PoolError::corrupt(format!("block {number}"), "it is referenced, yet free")
 }

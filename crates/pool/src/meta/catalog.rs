@@ -11,7 +11,7 @@ use crate::{
         reader::Reader,
     },
 };
-use quoin_base::{Epoch, LayerId, Layout, VolumeId};
+use quoin_base::{Compression, Epoch, LayerId, Layout, VolumeId};
 use quoin_world::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,6 +49,10 @@ pub(crate) enum Operation {
     LayOut {
         volume: VolumeId,
         layout: Option<Layout>,
+    },
+    Compress {
+        volume: VolumeId,
+        compression: Compression,
     },
     /// The others of the transaction take effect only if another slice's catalog says that it is decided.
     Prepare(TransactionId),
@@ -130,10 +134,16 @@ impl Transaction {
         self
     }
 
+    /// Compresses in this way what is written to a volume from now on. What it has stays as it is until the cleaner moves it.
+    pub fn compress(mut self, volume: VolumeId, compression: Compression) -> Self {
+        self.operations.push(Operation::Compress { volume, compression });
+        self
+    }
+
     /// Gives `target` what `source` holds at the moment of the transaction; both go on independently. A target that
     /// exists gives up what it held, whose space comes back in the background; another comes to be. Takes as long for a
     /// large volume as for a small one. All forks of a transaction are of one moment. Size and reservation are not
-    /// taken over; a new target gets the layout of `source`.
+    /// taken over; a new target gets the layout and the compression of `source`.
     pub fn fork(mut self, source: VolumeId, target: VolumeId) -> Self {
         let (kept, given) = (LayerId(0), LayerId(0));
         self.operations.push(Operation::Fork { source, target, kept, given });
@@ -218,6 +228,11 @@ impl Transaction {
                     out.extend(volume.0.to_le_bytes());
                     out.extend(Laid::As(*layout).pack().to_le_bytes());
                 }
+                Operation::Compress { volume, compression } => {
+                    out.push(9);
+                    out.extend(volume.0.to_le_bytes());
+                    out.push(*compression as u8);
+                }
                 Operation::Fork { source, target, kept, given } => {
                     out.push(6);
                     [source.0, target.0, kept.0, given.0].iter().for_each(|id| out.extend(id.to_le_bytes()));
@@ -263,6 +278,10 @@ impl Transaction {
                     };
                     Operation::LayOut { volume, layout }
                 }
+                9 => Operation::Compress {
+                    volume: VolumeId(reader.u32()?),
+                    compression: reader.compression()?,
+                },
                 other => return Err(reader.damaged(&format!("operation {other} is unknown"))),
             });
         }
@@ -348,6 +367,7 @@ impl Catalog {
                 | Operation::DeleteVolume(_)
                 | Operation::Reserve { .. }
                 | Operation::LayOut { .. }
+                | Operation::Compress { .. }
                 | Operation::Prepare(_)
                 | Operation::Fork { .. } => {}
             }
@@ -369,6 +389,7 @@ mod tests {
             .reserve(VolumeId(3), 1 << 40)
             .lay_out(VolumeId(3), Layout::of_columns((4, 2)))
             .lay_out(VolumeId(3), None)
+            .compress(VolumeId(3), Compression::Zstd)
             .delete_volume(VolumeId(2));
         tx.operations.push(Operation::Prepare(TransactionId { epoch: Epoch(9), number: u64::MAX }));
         tx.number_layers((7..).map(LayerId));

@@ -5,7 +5,7 @@ use crate::{
     fork::lists::{DeadList, Lists},
     meta::{laid::Laid, reader::Reader},
 };
-use quoin_base::{LayerId, Layout, PageNumber, Sequence, VolumeId};
+use quoin_base::{Compression, LayerId, Layout, PageNumber, Sequence, VolumeId};
 use std::collections::BTreeMap;
 
 /// A layer's flags. Without the last, no owners of blocks in the list that is being sifted are recorded.
@@ -36,6 +36,8 @@ pub(crate) struct LayerImage {
     pub reserved_bytes: u64,
     /// What its volume's data is laid out as. `None`: as the pool's.
     pub layout: Option<Layout>,
+    /// How what is written to its volume is compressed.
+    pub compression: Compression,
     /// What all it owns is laid out as.
     pub laid: Laid,
     /// It has no map of its own yet.
@@ -62,6 +64,7 @@ impl LayerImage {
             lent_blocks: 0,
             reserved_bytes: 0,
             layout: None,
+            compression: Compression::Off,
             laid: Laid::As(None),
             pending: false,
             gone: false,
@@ -94,6 +97,7 @@ impl LayerImage {
         ];
         words.iter().for_each(|word| out.extend(word.to_le_bytes()));
         [Laid::As(self.layout), self.laid].iter().for_each(|laid| out.extend(laid.pack().to_le_bytes()));
+        out.push(self.compression as u8);
         let flags = [(self.pending, PENDING), (self.gone, GONE), (self.is_sifting(), SIFTING)];
         out.push(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
         encode_blocks(out, &self.lists.dead_blocks);
@@ -121,6 +125,7 @@ impl LayerImage {
         };
         let laid = Laid::unpack(reader.u16()?);
         let laid = laid.ok_or_else(|| reader.damaged("a layer is laid out in an impossible way"))?;
+        let compression = reader.compression()?;
         let flags = reader.u8()?;
         if flags > PENDING + GONE + SIFTING {
             return Err(reader.damaged("a layer has unknown flags"));
@@ -143,6 +148,7 @@ impl LayerImage {
             lent_blocks,
             reserved_bytes,
             layout,
+            compression,
             laid,
             pending,
             gone,

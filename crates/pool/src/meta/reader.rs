@@ -5,7 +5,7 @@ use crate::{
     format::{LAYERS_END, MAX_BLOCKS},
     meta::ObjectKind,
 };
-use quoin_base::{KIB, LayerId};
+use quoin_base::{Compression, KIB, LayerId};
 
 /// All that a thin map can lead to.
 const MOST_RESERVED_BYTES: u64 = MAX_BLOCKS * 8 * KIB;
@@ -44,6 +44,11 @@ impl<'a> Reader<'a> {
             }
             bytes => Ok(bytes),
         }
+    }
+
+    pub(crate) fn compression(&mut self) -> Result<Compression, PoolError> {
+        let byte = self.u8()?;
+        Compression::from_byte(byte).ok_or_else(|| self.damaged(&format!("compression {byte} is unknown")))
     }
 
     pub(crate) fn damaged(&self, problem: &str) -> PoolError {

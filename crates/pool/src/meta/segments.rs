@@ -82,6 +82,8 @@ pub(crate) struct Segment {
     pub stripes: StripeSet,
     pub generation: SegmentGeneration,
     pub live_grains: u32,
+    /// How many blocks or pages these are.
+    pub live_contents: u32,
     /// Sectors that were placed and are not published yet.
     pub placed_grains: u32,
     /// The last record that names it, of its opening or of what was placed there, while replay may need it.
@@ -155,6 +157,8 @@ struct Inner {
     /// Live data, by how its segments are spread.
     live_data_grains: BTreeMap<(u8, u8), u64>,
     live_meta_grains: u64,
+    /// Blocks that take the live data.
+    live_blocks: u64,
     /// The checkpoint that will have what is written now, and the last one whose rows are hardened.
     next_checkpoint: CheckpointGeneration,
     hardened: CheckpointGeneration,
@@ -194,6 +198,8 @@ pub(crate) struct SegmentUse {
     /// Of segments that are empty and not to be used again yet, net.
     pub awaiting_slabs: u64,
     pub live_data: u64,
+    /// How many blocks that is.
+    pub live_blocks: u64,
     /// What live data takes as if it was laid out as new data is.
     pub net_live_data: u64,
     pub live_meta: u64,
@@ -214,7 +220,7 @@ impl SegmentTable {
             granted.take(format!("table slab {number}"), &columns)?;
         }
         let read = ReadEntries::of(entries, &mut granted)?;
-        let ReadEntries { segments, live_data_grains, live_meta_grains } = read;
+        let ReadEntries { segments, live_data_grains, live_meta_grains, live_blocks } = read;
         store.note_layouts(segments.iter().filter_map(|segment| segment.layout));
         // Ids below the last one in use that no segment has.
         let free_ids = (1..segments.len())
@@ -238,6 +244,7 @@ impl SegmentTable {
             dirty_pages: BTreeSet::new(),
             live_data_grains,
             live_meta_grains,
+            live_blocks,
             next_checkpoint: CheckpointGeneration(root.generation.get()).next(),
             hardened: CheckpointGeneration(root.generation.get()),
             durable: CheckpointGeneration(root.generation.get()),
@@ -347,6 +354,7 @@ impl SegmentTable {
             stripes: StripeSet::whole(geometry, columns.into()),
             generation: inner.segments[id as usize].generation.next(),
             live_grains: 0,
+            live_contents: 0,
             placed_grains: 0,
             last_placed: None,
             written_bytes: 0,
@@ -390,7 +398,7 @@ impl SegmentTable {
         let segment = &mut inner.segments[location.segment().0 as usize];
         match segment.stream {
             Stream::Placed => {
-                segment.placed_grains += location.grains();
+                segment.placed_grains += location.counted_grains();
                 inner.list(location.segment().0);
             }
             Stream::Data | Stream::Meta | Stream::Cleaned => inner.count(location, true),
@@ -417,7 +425,9 @@ impl SegmentTable {
     ) -> Result<(), PoolError> {
         let mut inner = self.inner.write();
         let segment = inner.segments.get(location.segment().0 as usize);
-        if !segment.is_some_and(|s| s.state != SegmentState::Free && s.live_grains >= location.grains()) {
+        if !segment.is_some_and(|s| {
+            s.state != SegmentState::Free && s.live_contents > 0 && s.live_grains >= location.counted_grains()
+        }) {
             return Err(PoolError::corrupt(
                 format!("segment {}", location.segment()),
                 "something is given up there that it does not hold",
@@ -464,6 +474,7 @@ impl SegmentTable {
             table_slabs: self.table_slabs.columns(),
             free_slabs: inner.net_free(),
             awaiting_slabs: inner.net_awaiting(),
+            live_blocks: inner.live_blocks,
             live_data: inner.live_data_grains.values().sum::<u64>() * GRAIN_BYTES,
             net_live_data: inner.net_live_grains() * GRAIN_BYTES,
             live_meta: inner.live_meta_grains * GRAIN_BYTES,
@@ -511,17 +522,22 @@ impl Inner {
     fn count(&mut self, location: Location, up: bool) {
         let segment = &mut self.segments[location.segment().0 as usize];
         assert!(segment.state != SegmentState::Free, "live data in free segment {}", location.segment());
-        let total = if segment.stream.is_metadata() {
-            &mut self.live_meta_grains
+        let mut none = 0;
+        let (grains, blocks) = if segment.stream.is_metadata() {
+            (&mut self.live_meta_grains, &mut none)
         } else {
-            self.live_data_grains.entry(segment.spread()).or_default()
+            (self.live_data_grains.entry(segment.spread()).or_default(), &mut self.live_blocks)
         };
         if up {
-            segment.live_grains += location.grains();
-            *total += u64::from(location.grains());
+            segment.live_grains += location.counted_grains();
+            segment.live_contents += 1;
+            *grains += u64::from(location.counted_grains());
+            *blocks += 1;
         } else {
-            segment.live_grains -= location.grains();
-            *total -= u64::from(location.grains());
+            segment.live_grains -= location.counted_grains();
+            segment.live_contents -= 1;
+            *grains -= u64::from(location.counted_grains());
+            *blocks = blocks.saturating_sub(1);
         }
         self.dirty(location.segment().0);
         self.list(location.segment().0);
@@ -573,6 +589,7 @@ fn free_segment() -> Segment {
         stripes: StripeSet::whole(Geometry::none(0), Arc::from([])),
         generation: SegmentGeneration(0),
         live_grains: 0,
+        live_contents: 0,
         placed_grains: 0,
         last_placed: None,
         written_bytes: 0,

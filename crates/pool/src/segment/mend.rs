@@ -6,18 +6,18 @@
 //! 2. A column is written only while the reader epoch lasts in which its segment was looked up, so that its slab cannot
 //!    have been given to something else. Callers enter it first.
 //! 3. A column that is missing is not written: a rebuild fills it.
-//! 4. Only whole pages are written, and of these only such as the checksum covers from end to end.
+//! 4. Only whole pages are written. What a page holds beside the content stays what the column has: the checksum says nothing of it.
+//!    Where the drive fails to read that, it becomes what the other columns have.
 
-#[cfg(feature = "planted-bugs")]
-use crate::bugs::{Bug, planted};
 use crate::{
+    bugs::{Bug, planted},
     format::{Location, PAGE_BYTES},
     segment::io::SegmentIo,
     store::repairs::RepairKind,
 };
 use quoin_base::{ByteRange, DriveIndex, SegmentId, crc32c};
 use quoin_stripe::{ColumnSet, Read, StripeError, StripeSet, alternatives, columns_of};
-use quoin_world::{Compiled, Slice as Bytes};
+use quoin_world::{Buf, Compiled, Slice as Bytes};
 
 /// What tells right content from wrong.
 pub(crate) type Verifies<'a> = &'a (dyn Fn(&[u8]) -> bool + Sync);
@@ -47,13 +47,6 @@ pub(crate) fn pages_of(range: ByteRange) -> ByteRange {
     ByteRange::from(range.offset / page * page..range.end().next_multiple_of(page))
 }
 
-/// The pages that a range covers from end to end.
-fn whole_pages_in(range: ByteRange) -> ByteRange {
-    let page = PAGE_BYTES as u64;
-    let (from, to) = (range.offset.next_multiple_of(page), range.end() / page * page);
-    ByteRange::from(from..to.max(from))
-}
-
 /// What of the pages around a range is the range.
 pub(crate) fn within_pages(pages: Bytes, range: ByteRange) -> Bytes {
     let from = (range.offset - pages_of(range).offset) as usize;
@@ -79,22 +72,16 @@ impl SegmentIo {
         Box::pin(async move {
             let set = self.segments.stripes(segment)?;
             let Found { content, wrong } = self.find(&set, range, verifies).await?;
-            let pages = whole_pages_in(range);
             let (mut repairs, mut still) = (Vec::new(), wrong);
-            if !pages.is_empty() {
-                let from = (pages.offset - range.offset) as usize;
-                let of_pages = content.slice(from..from + pages.len as usize);
-                for place in wrong.iter() {
-                    if self.write_again(&set, place, pages, &of_pages).await
-                        && self.is_right(&set, place, range, verifies).await
-                    {
-                        let kind = if set.geometry.data == 1 { RepairKind::Copy } else { RepairKind::Data };
-                        self.note_repair(&set, Some(place), range.offset, kind);
-                        repairs.push((Some(set.columns[place].drive), kind));
-                        if pages == range {
-                            still = still.without(ColumnSet::one(place));
-                        }
-                    }
+            for place in wrong.iter() {
+                let Some(pages) = self.in_pages(&set, place, range, &content, wrong).await else { continue };
+                if self.write_again(&set, place, pages_of(range), &pages).await
+                    && self.is_right(&set, place, range, verifies).await
+                {
+                    let kind = if set.geometry.data == 1 { RepairKind::Copy } else { RepairKind::Data };
+                    self.note_repair(&set, Some(place), range.offset, kind);
+                    repairs.push((Some(set.columns[place].drive), kind));
+                    still = still.without(ColumnSet::one(place));
                 }
             }
             Some(Mended { content, repairs, is_wrong_still: !still.is_empty() })
@@ -175,6 +162,41 @@ impl SegmentIo {
         let Read { content, unread } =
             self.store.columns().read_without(set, pages_of(range), without).await?;
         Ok((within_pages(content.into_slice(), range), unread))
+    }
+
+    /// The pages that content lies in, as a column is to have them; `None` if it cannot be told what else lies there. `wrong`: the
+    /// columns that have something else than the content.
+    async fn in_pages(
+        &self,
+        set: &StripeSet,
+        place: usize,
+        range: ByteRange,
+        content: &Bytes,
+        wrong: ColumnSet,
+    ) -> Option<Bytes> {
+        let pages = pages_of(range);
+        if pages == range {
+            return Some(content.clone());
+        }
+        let mut buf = Buf::zeroed(pages.len as usize);
+        let page = PAGE_BYTES as u64;
+        let (first, last) = (pages.offset, pages.end() - page);
+        for at in [first, last].into_iter().take(if first == last { 1 } else { 2 }) {
+            let part = ByteRange::new(at, page);
+            let in_column = set.geometry.column_range(part, place);
+            let is_covered = range.offset <= at && part.end() <= range.end();
+            if is_covered || in_column.is_empty() || planted(Bug::RepairOverNeighbours) {
+                continue;
+            }
+            let beside = match self.store.read_slab(set.columns[place], in_column.offset, PAGE_BYTES).await {
+                Ok(beside) => beside.into_slice(),
+                Err(_) => self.read_without(set, part, wrong).await.ok()?.0,
+            };
+            buf.as_mut_slice()[(at - pages.offset) as usize..][..PAGE_BYTES].copy_from_slice(&beside);
+        }
+        let from = (range.offset - pages.offset) as usize;
+        buf.as_mut_slice()[from..from + content.len()].copy_from_slice(content);
+        Some(buf.into_slice())
     }
 
     /// Writes pages of a column again. False if they did not get there.

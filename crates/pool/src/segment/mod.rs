@@ -3,6 +3,7 @@
 pub(crate) mod io;
 pub(crate) mod mend;
 pub(crate) mod opened;
+pub(crate) mod packed;
 pub(crate) mod placed_block;
 pub(crate) mod readers;
 pub(crate) mod rows;

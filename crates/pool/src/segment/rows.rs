@@ -6,21 +6,32 @@ use crate::{
     meta::{PageId, PageStore, Segment, Stream},
     segment::{opened::OpenedSegment, segments::Segments},
 };
-use quoin_base::{CheckpointGeneration, DriveIndex, Layout, PoolId, SECTOR_BYTES, SegmentId};
+use quoin_base::{CheckpointGeneration, DriveIndex, Layout, PoolId, SegmentId};
 use quoin_stripe::Column;
 use quoin_world::{Buf, Slice as Bytes};
 use std::collections::BTreeMap;
 use zerocopy::IntoBytes;
 
 /// A row that is planned and not written yet.
+///
+/// It has a head for every so many contents. So it is as long as it may be also if its contents are short, and what fills it up to a
+/// whole stripe is a small part of it.
 pub(crate) struct Row {
     segment: SegmentId,
     layout: Segment,
     stream: Stream,
     offset: u64,
-    /// Bytes so far, the head and what fills up to the first content included.
+    /// Bytes so far, heads and what fills up to contents included.
     len_bytes: u64,
+    parts: Vec<Part>,
+}
+
+/// A head of a row and what it names.
+struct Part {
+    /// Where the head begins, from the row's beginning on.
+    offset: u64,
     contents: Vec<RowContent>,
+    /// What follows the head.
     data: Vec<Bytes>,
 }
 
@@ -112,7 +123,7 @@ impl RowWriter {
         segments.table.take(self.stream, self.layout, drives)
     }
 
-    /// Finds a place for `len_bytes` of content, a multiple of 512, that the row's head will name as `content`.
+    /// Finds a place for `len_bytes` of content, whole grains, that a head of the row will name as `content`.
     /// The caller adds the data to the row in the same order, and lets something lead there: the place counts as
     /// live already. `None`: no slab is free.
     pub(crate) fn place(
@@ -125,11 +136,11 @@ impl RowWriter {
         self.leave_degraded(segments, generation);
         let fits = !self.row_ended
             && self.rows.last().is_some_and(|row| {
-                let end = row.len_bytes + len_bytes as u64;
                 let geometry = row.layout.stripes.geometry;
-                end <= segments.table.row_end(self.stream, geometry)
-                    && row.offset + end <= segments.table.segment_bytes(geometry)
-                    && row.contents.len() < ROW_CONTENTS
+                row.end_with(len_bytes as u64).is_some_and(|end| {
+                    end <= segments.table.row_end(self.stream, geometry)
+                        && row.offset + end <= segments.table.segment_bytes(geometry)
+                })
             });
         // Another row, in an open segment of the stream. Its contents begin behind its head.
         if !fits {
@@ -138,11 +149,11 @@ impl RowWriter {
             let (segment, layout) = self.open[self.turn].clone();
             self.given.give(&layout.stripes.columns);
             let (stream, offset) = (self.stream, layout.written_bytes);
-            let len_bytes = stream.contents_begin(offset) - offset;
-            let padding = len_bytes as usize - PAGE_BYTES;
-            let data = if padding > 0 { vec![Buf::zeroed(padding).into_slice()] } else { Vec::new() };
+            let len_bytes = stream.contents_begin(offset, len_bytes as u64) - offset;
+            let data = Vec::from_iter(zeroes(len_bytes - PAGE_BYTES as u64));
             segments.table.row_begins(segment);
-            self.rows.push(Row { segment, layout, stream, offset, len_bytes, contents: Vec::new(), data });
+            let parts = vec![Part { offset: 0, contents: Vec::new(), data }];
+            self.rows.push(Row { segment, layout, stream, offset, len_bytes, parts });
             self.row_ended = false;
         }
         let row = self.rows.last_mut()?;
@@ -203,7 +214,7 @@ impl RowWriter {
         for _ in 0..=self.open.len() {
             self.turn %= self.open.len();
             let (id, segment) = &self.open[self.turn];
-            let begin = self.stream.contents_begin(segment.written_bytes);
+            let begin = self.stream.contents_begin(segment.written_bytes, len_bytes);
             if begin + len_bytes <= segments.table.segment_bytes(segment.stripes.geometry) {
                 return Some(());
             }
@@ -256,8 +267,8 @@ impl RowWriter {
 
     /// Adds the data of what was placed last.
     pub(crate) fn push_data(&mut self, data: Bytes) {
-        if let Some(row) = self.rows.last_mut() {
-            row.data.push(data);
+        if let Some(part) = self.rows.last_mut().and_then(|row| row.parts.last_mut()) {
+            part.data.push(data);
         }
     }
 
@@ -315,21 +326,50 @@ impl Row {
         location.segment() == self.segment && (self.offset..self.end()).contains(&location.offset_bytes())
     }
 
+    /// Whether its last head names as much as it can.
+    fn is_head_full(&self) -> bool {
+        self.parts.last().is_none_or(|part| part.contents.len() == ROW_CONTENTS)
+    }
+
+    /// How long it is with so much content more, and another head if that takes one; `None`: it has as many as it may.
+    fn end_with(&self, len_bytes: u64) -> Option<u64> {
+        if !self.is_head_full() {
+            return Some(self.len_bytes + len_bytes);
+        }
+        // Only what is filled up to stripes needs more heads: otherwise another row costs nothing.
+        let may_have_more = self.layout.stripes.geometry.data > 1 && !self.stream.is_metadata();
+        may_have_more.then(|| self.next_head() + PAGE_BYTES as u64 + len_bytes)
+    }
+
+    fn next_head(&self) -> u64 {
+        self.len_bytes.next_multiple_of(PAGE_BYTES as u64)
+    }
+
     fn push(&mut self, content: RowContent, len_bytes: usize) -> Location {
+        if self.is_head_full() {
+            let offset = self.next_head();
+            if let Some(part) = self.parts.last_mut() {
+                part.data.extend(zeroes(offset - self.len_bytes));
+            }
+            self.len_bytes = offset + PAGE_BYTES as u64;
+            self.parts.push(Part { offset, contents: Vec::new(), data: Vec::new() });
+        }
         let location = Location::new(self.segment, self.offset + self.len_bytes, len_bytes);
         self.len_bytes += len_bytes as u64;
-        self.contents.push(content);
+        if let Some(part) = self.parts.last_mut() {
+            part.contents.push(content);
+        }
         location
     }
 
     /// The pages that a row of metadata holds.
     fn pages(&self) -> Vec<PageId> {
         let is_metadata = self.stream.is_metadata();
-        let contents = self.contents.iter().filter(|_| is_metadata);
+        let contents = self.parts.iter().flat_map(|part| &part.contents).filter(|_| is_metadata);
         contents.filter_map(|content| PageId::unpack(content.name.get())).collect()
     }
 
-    /// Puts the bytes of the row together: head, data, zeroes up to a whole stripe, all aligned to `unit` bytes.
+    /// Puts the bytes of the row together: heads and data, zeroes up to a whole stripe, all aligned to `unit` bytes.
     /// A row of metadata gets its data only now, as the cut has it.
     ///
     /// # Errors
@@ -343,33 +383,20 @@ impl Row {
     ) -> Result<ComposedRow, PoolError> {
         let of_metadata = self.pages();
         for page in &of_metadata {
-            self.data.push(pages.take(*page)?);
+            let page = pages.take(*page)?;
+            // A row of metadata has one head.
+            self.parts[0].data.push(page);
         }
-        let filled: u64 = self.data.iter().map(|d| d.len() as u64).sum();
-        assert_eq!(filled + PAGE_BYTES as u64, self.len_bytes, "a row holds exactly what was placed in it");
         let len_bytes = self.padded_bytes();
-        // The head names what lies in the row: the cleaner finds it by that.
-        let mut head: RowHeader = zeroed();
-        head.magic = ROW_MAGIC.into();
-        head.pool = *pool.0.as_bytes();
-        head.segment = self.segment.0.into();
-        head.segment_generation = self.layout.generation.0.into();
-        head.offset = (self.offset as u32).into();
-        head.len_bytes = (len_bytes as u32).into();
-        head.count = (self.contents.len() as u32).into();
-        head.stream = self.stream as u8;
-        for (slot, content) in head.contents.iter_mut().zip(&self.contents) {
-            *slot = *content;
+        let mut data: Vec<Bytes> = Vec::new();
+        let ends: Vec<u64> = self.parts.iter().skip(1).map(|part| part.offset).chain([len_bytes]).collect();
+        for (part, end) in std::mem::take(&mut self.parts).into_iter().zip(ends) {
+            data.push(self.head(pool, &part, end - part.offset));
+            data.extend(part.data);
         }
-        head.seal();
-        let mut data = Vec::with_capacity(self.data.len() + 2);
-        data.push(Buf::copy_of(head.as_bytes()).into_slice());
-        data.extend(self.data);
-        let padding = len_bytes - self.len_bytes;
-        if padding > 0 {
-            data.push(Buf::zeroed(padding as usize).into_slice());
-        }
-        assert!(padding.is_multiple_of(SECTOR_BYTES), "a row in segment {} is whole sectors", self.segment);
+        let filled: u64 = data.iter().map(|d| d.len() as u64).sum();
+        assert_eq!(filled, self.len_bytes, "a row holds exactly what was placed in it");
+        data.extend(zeroes(len_bytes - self.len_bytes));
         if data.iter().any(|s| !s.len().is_multiple_of(unit) || !(s.as_ptr() as usize).is_multiple_of(unit)) {
             // A host's block may begin at any sector of the buffer it came in.
             data = vec![Bytes::joined(&data)];
@@ -378,10 +405,33 @@ impl Row {
         Ok(ComposedRow { segment, layout, stream, offset, len_bytes, data, pages: of_metadata })
     }
 
+    /// A head, of so many bytes with what follows it. It names what lies there: the cleaner finds it by that.
+    fn head(&self, pool: PoolId, part: &Part, len_bytes: u64) -> Bytes {
+        let mut head: RowHeader = zeroed();
+        head.magic = ROW_MAGIC.into();
+        head.pool = *pool.0.as_bytes();
+        head.segment = self.segment.0.into();
+        head.segment_generation = self.layout.generation.0.into();
+        head.offset = ((self.offset + part.offset) as u32).into();
+        head.len_bytes = (len_bytes as u32).into();
+        head.count = (part.contents.len() as u32).into();
+        head.stream = self.stream as u8;
+        for (slot, content) in head.contents.iter_mut().zip(&part.contents) {
+            *slot = *content;
+        }
+        head.seal();
+        Buf::copy_of(head.as_bytes()).into_slice()
+    }
+
     /// The columns of its segment.
     pub(crate) fn columns(&self) -> &[Column] {
         &self.layout.stripes.columns
     }
+}
+
+/// So many of them, if any.
+fn zeroes(len_bytes: u64) -> Option<Bytes> {
+    (len_bytes > 0).then(|| Buf::zeroed(len_bytes as usize).into_slice())
 }
 
 /// A row as it goes to drives.

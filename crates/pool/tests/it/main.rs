@@ -9,6 +9,7 @@ mod beyond;
 mod cache;
 mod catalog;
 mod clean;
+mod compression;
 mod copy;
 mod cut;
 mod domains;

@@ -1,9 +1,9 @@
 //! What is wrong on as many drives as a layout makes up for is read from the others, written again and counted.
 
 use crate::rig::{Rig, create, options, pattern, read};
-use quoin_base::{ByteRange, KIB, Layout, MIB, VolumeId};
+use quoin_base::{ByteRange, Compression, KIB, Layout, MIB, VolumeId};
 use quoin_drive::{LABEL_OFFSETS, Label};
-use quoin_pool::{Pool, PoolOptions, Scrub, ScrubCounts, ScrubPosition};
+use quoin_pool::{Pool, PoolOptions, Scrub, ScrubCounts, ScrubPosition, Transaction};
 use quoin_world::World;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -20,16 +20,29 @@ enum Damage {
     Unreadable,
 }
 
+const ALL: [(Damage, Compression); 4] = [
+    (Damage::Flipped, Compression::Off),
+    (Damage::Unreadable, Compression::Off),
+    (Damage::Flipped, Compression::Lz4),
+    (Damage::Unreadable, Compression::Lz4),
+];
+
 fn layout(text: &str) -> Layout {
     text.parse().unwrap()
 }
 
 /// A pool with blocks, some of them overwritten, closed; and its volume.
 fn filled(seed: u64, layout: Layout) -> (Rig, VolumeId) {
+    filled_with(seed, layout, Compression::Off)
+}
+
+/// The same in a volume that is compressed so: then blocks share pages.
+fn filled_with(seed: u64, layout: Layout, compression: Compression) -> (Rig, VolumeId) {
     let rig = Rig::protected(seed, layout, 24 * MIB);
     let pool = rig.open();
     let volume = rig.run(|_| async move {
         let volume = create(&pool).await;
+        pool.commit(Transaction::new().compress(volume, compression)).await.unwrap();
         for round in [1, 2] {
             for block in (0..BLOCKS).step_by(round as usize) {
                 pool.write(volume, block * BLOCK, vec![pattern(block + round * 1000, BLOCK as usize)])
@@ -90,8 +103,8 @@ fn repairs(counts: &ScrubCounts) -> u64 {
 #[test]
 fn reads_return_what_was_written_and_write_it_again() {
     for (seed, text) in (1..).zip(LAYOUTS) {
-        for how in [Damage::Flipped, Damage::Unreadable] {
-            let (rig, volume) = filled(seed, layout(text));
+        for (how, compression) in ALL {
+            let (rig, volume) = filled_with(seed, layout(text), compression);
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let victims: Vec<_> = (0..usize::from(layout(text).parity())).collect();
             victims.iter().for_each(|drive| damage(&rig, *drive, how, &mut rng));
@@ -130,8 +143,8 @@ fn reads_return_what_was_written_and_write_it_again() {
 #[test]
 fn a_scrub_repairs_everything_and_the_next_finds_nothing() {
     for (seed, text) in (1..).zip(LAYOUTS) {
-        for how in [Damage::Flipped, Damage::Unreadable] {
-            let (rig, volume) = filled(seed + 10, layout(text));
+        for (how, compression) in ALL {
+            let (rig, volume) = filled_with(seed + 10, layout(text), compression);
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let parity = usize::from(layout(text).parity());
             (0..parity).for_each(|drive| damage(&rig, drive, how, &mut rng));
@@ -225,7 +238,7 @@ fn what_a_drive_holds_that_goes_away_meanwhile_is_not_damaged() {
 #[test]
 fn what_was_repaired_is_good_for_repairs() {
     for (seed, text) in (1..).zip(LAYOUTS) {
-        let (rig, volume) = filled(seed + 20, layout(text));
+        let (rig, volume) = filled_with(seed + 20, layout(text), Compression::Lz4);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let parity = usize::from(layout(text).parity());
         for turn in 0..3 {
@@ -281,7 +294,7 @@ fn what_cannot_be_made_up_for_is_damage_and_the_rest_is_repaired() {
 /// Whether reads repair what is wrong on a drive for good, a scrub repairs the rest, and the next finds nothing.
 #[cfg(feature = "planted-bugs")]
 fn is_repaired(seed: u64) -> bool {
-    let (rig, volume) = filled(seed, layout("raid5"));
+    let (rig, volume) = filled_with(seed, layout("raid5"), Compression::Lz4);
     damage(&rig, 0, Damage::Flipped, &mut ChaCha8Rng::seed_from_u64(seed));
     let pool = rig.open();
     let is_sound = rig.run(|_| async move {
@@ -323,7 +336,7 @@ fn is_repaired(seed: u64) -> bool {
 fn planted_bugs_of_repairs_are_found() {
     use quoin_pool::bugs::{Bug, plant};
     assert!(is_repaired(41));
-    for bug in [Bug::RepairLate, Bug::TrustParity, Bug::RepairNextColumn] {
+    for bug in [Bug::RepairLate, Bug::TrustParity, Bug::RepairNextColumn, Bug::RepairOverNeighbours] {
         plant(Some(bug));
         let is_repaired = is_repaired(41);
         plant(None);

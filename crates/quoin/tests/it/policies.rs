@@ -1,4 +1,5 @@
-//! Policies on the real binary: volumes with different layouts in one pool, changed while hosts use them and over restarts.
+//! Policies on the real binary: volumes with different layouts and compression in one pool, changed while hosts use them and
+//! over restarts.
 
 use crate::{
     initiator::{Initiator, LONGEST_BYTES},
@@ -174,6 +175,65 @@ fn a_policy_makes_its_volumes_thick_or_thin_or_says_what_is_lacking() {
     // The array chooses how wide a layout is: one of six domains stays free.
     let wide = lab.json(&["policy", "create", "wide", "--layout", "wide"]);
     assert_eq!((&wide["layout"], &wide["failures_to_tolerate"]), (&"3+2".into(), &2.into()));
+    assert!(serving.stop_within(Duration::from_secs(30)));
+    lab.ok(&["check"]);
+}
+
+#[test]
+fn volumes_are_compressed_as_they_or_their_policy_say() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "2", "--drive-size", "256M", "--domain", "file", "--layout", "mirror"]);
+    let mut serving = serve(&lab);
+    let compression = |volume: &str| lab.json(&["volume", "show", volume])["compression"].clone();
+    let state = |volume: &str| lab.json(&["volume", "show", volume])["compliance"]["state"].clone();
+    // What is none is refused with those that there are.
+    for command in [["volume", "create"], ["volume", "set"], ["policy", "create"], ["policy", "set"]] {
+        let size: &[&str] = if command == ["volume", "create"] { &["--size", "1G"] } else { &[] };
+        let refused = lab.run(&[&command, &["x", "--compression", "gzip"][..], size].concat());
+        let choices = if command[0] == "volume" { "off, lz4 or zstd" } else { "off, lz4, zstd or any" };
+        assert!(refused.code == Some(2) && refused.stderr.contains(choices), "{refused:?}");
+    }
+    // For a volume itself, from what is written next on.
+    let made = lab.json(&["volume", "create", "a", "--size", "64M", "--compression", "lz4"]);
+    assert_eq!(made["compression"], "lz4");
+    lab.ok(&["volume", "create", "b", "--size", "64M"]);
+    lab.ok(&["host", "create", "h1", "--initiator", NAME]);
+    lab.ok(&["map", "a", "b", "--host", "h1", "--lun", "1"]);
+    let mut host = login(&lab);
+    write(&mut host, 1, PARTS);
+    assert_eq!(lab.json(&["volume", "set", "b", "--compression", "zstd"])["compression"], "zstd");
+    write(&mut host, 2, PARTS);
+    let row = |line: &str| line.split_whitespace().eq(["compression", "zstd"]);
+    assert!(lab.ok(&["volume", "show", "b"]).lines().any(row));
+    // By a policy, which has the layout of the pool; what is said for a volume itself goes before it.
+    let policy = lab.json(&["policy", "create", "packed", "--compression", "zstd"]);
+    assert_eq!((&policy["layout"], &policy["compression"]), (&"mirror".into(), &"zstd".into()));
+    lab.ok(&["volume", "create", "c", "--size", "64M", "--policy", "packed"]);
+    lab.ok(&["volume", "create", "d", "--size", "64M", "--policy", "packed", "--compression", "off"]);
+    assert_eq!((compression("c"), compression("d")), ("zstd".into(), "off".into()));
+    assert_eq!((state("c"), state("d")), ("compliant".into(), "differs".into()));
+    let shown = lab.ok(&["policy", "status"]);
+    assert!(shown.contains("compression off, and its policy says zstd: quoin volume set --compression zstd"));
+    lab.ok(&["snapshot", "create", "d", "s"]);
+    lab.ok(&["policy", "set", "packed", "--compression", "lz4"]);
+    assert_eq!(
+        (compression("c"), compression("d"), compression("s")),
+        ("lz4".into(), "lz4".into(), "off".into())
+    );
+    let metrics = lab.metrics();
+    for name in ["compressed_blocks", "compressed_bytes", "incompressible_blocks", "not_compressed_blocks"] {
+        assert!(metrics.contains(&format!("\nquoin_pool_{name}_total ")), "{name}: {metrics}");
+    }
+    // All of it is there over a kill.
+    serving.kill();
+    let mut serving = serve(&lab);
+    for (volume, expected) in [("a", "lz4"), ("b", "zstd"), ("c", "lz4"), ("d", "lz4"), ("s", "off")] {
+        assert_eq!((compression(volume), state(volume)), (expected.into(), "compliant".into()), "{volume}");
+    }
+    assert_eq!(lab.json(&["policy", "show", "packed"])["compression"], "lz4");
+    let mut host = login(&lab);
+    check(&mut host, 1, PARTS);
+    check(&mut host, 2, PARTS);
     assert!(serving.stop_within(Duration::from_secs(30)));
     lab.ok(&["check"]);
 }

@@ -61,6 +61,38 @@ fn what_cannot_be_read_of_a_volume_is_listed() {
 }
 
 #[test]
+fn compression_is_one_of_those_that_there_are_for_volumes_and_policies() {
+    let lab = Lab::new();
+    let (v1, policies) = (format!("{VOLUMES}/v1"), "/api/v1/policies");
+    let patch = |path: &str, body: Value| send(&lab, "PATCH", path, &body, &[]);
+    let unknown = |answer: &Answer, choices: &str| {
+        is_problem(answer, 422, "invalid");
+        let why = answer.body["why"].as_str().unwrap();
+        assert!(why.contains("`gzip`") && why.contains(choices), "{why}");
+    };
+    let of_volumes = "expected one of `off`, `lz4`, `zstd`";
+    let of_policies = "expected one of `any`, `off`, `lz4`, `zstd`";
+    let gzip = json!({ "name": "v1", "size_bytes": 4096, "compression": "gzip" });
+    unknown(&lab.post(VOLUMES, &gzip), of_volumes);
+    unknown(&lab.post(policies, &json!({ "name": "gold", "compression": "gzip" })), of_policies);
+    let made = lab.post(policies, &json!({ "name": "gold", "compression": "lz4" }));
+    assert_eq!((made.status, &made.body["compression"]), (201, &json!("lz4")));
+    let volume = json!({ "name": "v1", "size_bytes": 4096, "policy": "gold" });
+    assert_eq!(lab.post(VOLUMES, &volume).body["compression"], "lz4");
+    assert_eq!(lab.get(&v1).body["compliance"]["compression"], "lz4");
+    assert_eq!(lab.get(&format!("{policies}/default")).body["compression"], "any");
+    unknown(&patch(&v1, json!({ "compression": "gzip" })), of_volumes);
+    is_problem(&patch(&v1, json!({ "compression": "any" })), 422, "invalid");
+    assert_eq!(patch(&v1, json!({ "compression": "zstd" })).body["compliance"]["state"], "differs");
+    assert_eq!(lab.get(&v1).body["compression"], "zstd");
+    let gold = format!("{policies}/gold");
+    assert_eq!(lab.get(&gold).body["differing"], 1);
+    unknown(&patch(&gold, json!({ "compression": "gzip" })), of_policies);
+    assert_eq!(patch(&gold, json!({ "compression": "off" })).body["compression"], "off");
+    assert_eq!(lab.get(&v1).body["compression"], "off");
+}
+
+#[test]
 fn lists_are_read_in_pages_and_filtered() {
     let lab = Lab::new();
     for name in ["a1", "a2", "b1", "a3"] {

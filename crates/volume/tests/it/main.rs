@@ -1,5 +1,6 @@
 //! Volumes and their groups by their public interface, on simulated drives.
 
+mod compression;
 mod copies;
 mod near;
 mod parts;

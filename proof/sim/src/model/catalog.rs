@@ -1,6 +1,6 @@
 //! The catalog as it must be: transactions take effect whole, in the order in which they return.
 
-use quoin_base::VolumeId;
+use quoin_base::{Compression, VolumeId};
 use quoin_pool::{ObjectKind, Pool, Transaction};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,13 +79,20 @@ impl Content {
     }
 }
 
+/// How a volume is compressed: in one way when it is created, in another when its reservation changes.
+fn compression(volume: VolumeId, bytes: u64) -> Compression {
+    Compression::ALL[(volume.0 as usize + usize::from(bytes > 0)) % Compression::ALL.len()]
+}
+
 pub(crate) fn transaction(changes: &[Change]) -> Transaction {
     changes.iter().fold(Transaction::new(), |tx, change| match change {
         Change::Put(kind, key, value) => tx.put(*kind, key, value.clone()),
         Change::Delete(kind, key) => tx.delete(*kind, key),
-        Change::Create(volume) => tx.create_volume(*volume),
+        Change::Create(volume) => tx.create_volume(*volume).compress(*volume, compression(*volume, 0)),
         Change::DeleteVolume(volume) => tx.delete_volume(*volume),
-        Change::Reserve(volume, bytes) => tx.reserve(*volume, *bytes),
+        Change::Reserve(volume, bytes) => {
+            tx.reserve(*volume, *bytes).compress(*volume, compression(*volume, *bytes))
+        }
         Change::Fork(source, target) => tx.fork(*source, *target),
     })
 }

@@ -17,7 +17,7 @@ use crate::{
     journal::{Batch, Entry},
     lifecycle::slice::Slice,
 };
-use quoin_base::{ByteRange, crc32c};
+use quoin_base::{ByteRange, Compression, crc32c};
 use quoin_world::{
     Slice as Bytes,
     atomic::{AtomicU64, Ordering},
@@ -42,8 +42,12 @@ impl Slice {
     }
 
     /// Whether a write of `len` bytes is placed, of whole blocks.
-    fn may_place(&self, len: u64) -> bool {
+    fn may_place(&self, layer: &Layer, len: u64) -> bool {
         if len < self.options().place_from || self.store.is_short_of_room() {
+            return false;
+        }
+        let is_packed = layer.volume.compression() != Compression::Off;
+        if is_packed && !self.front.placer.is_hasty.load(Ordering::Relaxed) {
             return false;
         }
         let is_alone = self.front.placer.large_writes.load(Ordering::Relaxed) <= 1;
@@ -75,7 +79,7 @@ impl Slice {
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
         if range.is_aligned(self.buffer.block_bytes)
-            && self.may_place(range.len)
+            && self.may_place(layer, range.len)
             && let Some(blocks) = self.whole_blocks(layer, range, &slices)
             && self.write_placed(layer, range, blocks, waits, batches).await?
         {

@@ -10,7 +10,10 @@ impl Walk<'_> {
     pub(super) async fn redundancy(&mut self, id: SegmentId, row: ByteRange, what: &str) {
         let io = &self.opened.io;
         let Some(set) = io.segments.stripes(id).filter(|set| set.geometry.parity > 0) else { return };
-        let in_columns = set.geometry.column_range(row, 0);
+        // A row begins and ends with a stripe, and what one of its heads names need not.
+        let stripe = set.geometry.stripe_bytes();
+        let stripes = row.offset / stripe * stripe..row.end().next_multiple_of(stripe);
+        let in_columns = set.geometry.column_range(stripes.into(), 0);
         match io.store.columns().verify(&set, in_columns).await {
             Ok(true) => {}
             Ok(false) if set.geometry.data == 1 => {

@@ -1,12 +1,13 @@
 //! What the block table counts, against the references that were found and what was dropped; and the content of blocks.
 
-use super::{Leaked, Walk};
+use super::{Leaked, Walk, block_bytes};
 use crate::{
     format::{BLOCKS_PER_PAGE, BlockInfo, Location},
     maps::{
-        blocks::{BlockPlace, LOST, block_word, blocks_of, table_page},
+        blocks::{BlockPlace, block_word, blocks_of, table_page},
         dropped::is_among,
     },
+    segment::packed::content_of,
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{BlockNumber, PageNumber, crc32c};
@@ -112,12 +113,11 @@ impl Walk<'_> {
 
     /// The content of blocks, many at a time.
     async fn blocks(&mut self, used: Vec<(BlockNumber, BlockPlace)>) {
-        let (lost, stored): (Vec<_>, Vec<_>) =
-            used.into_iter().partition(|(_, p)| p.info.algorithm() == LOST);
+        let (lost, stored): (Vec<_>, Vec<_>) = used.into_iter().partition(|(_, p)| p.info.is_lost());
         for (number, _) in lost {
             self.tell_block(number, "its content was lost to a drive; overwrite or unmap it".into());
         }
-        let opened = self.opened;
+        let (opened, block_bytes) = (self.opened, block_bytes(self.opened));
         let reads: Vec<_> = stored.iter().map(|(_, place)| opened.io.read(place.location)).collect();
         let mut reads = stream::iter(reads).buffered(PARALLEL).enumerate();
         while let Some((i, read)) = reads.next().await {
@@ -127,7 +127,11 @@ impl Walk<'_> {
             self.take(place.location);
             self.report.blocks += 1;
             match read {
-                Ok(data) if crc32c(&data).0 == place.info.crc() => {}
+                Ok(data) if place.info.verifies(&data) => {
+                    if content_of(place.info, data, block_bytes, false).is_none() {
+                        self.tell_block(number, "what is stored of it is sound and does not unpack".into());
+                    }
+                }
                 _ if self.is_elsewhere(place).await => self.report.add_repairable(
                     what,
                     &format!(

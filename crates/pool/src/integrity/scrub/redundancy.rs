@@ -13,22 +13,26 @@
 //! Invariants:
 //! 1. Parity is computed from data that verifies, and from what nothing leads to any more. Because of the checkpoint that
 //!    goes for an opening after a crash, too.
-//! 2. Nothing that is live is ever written here but by [`SegmentIo::mend`](crate::segment::io::SegmentIo::mend).
+//! 2. Nothing that is live is ever changed here but by [`SegmentIo::mend`](crate::segment::io::SegmentIo::mend). Where dead bytes
+//!    share a page with it, it is written again as all copies have it.
 //! 3. A row is written only while it cannot change otherwise: its segment is sealed, all its rows were written before, and
 //!    neither readers nor records lead to anything that maps do not.
 
-use super::{Pace, REDUNDANCY, Scrub};
+use super::{
+    Pace, REDUNDANCY, Scrub,
+    pieces::{Live, Pieces, Sum},
+};
 use crate::{
     bugs::{Bug, planted},
     error::PoolError,
-    format::{BlockInfo, Location, PAGE_BYTES, RowContent, RowHeader},
+    format::{Location, PAGE_BYTES, RowContent, RowHeader},
     lifecycle::slice::Slice,
     maps::{blocks::block_page, dropped::is_among},
     meta::{PageId, Segment, SegmentState, Stream},
     segment::io::RowAt,
     store::repairs::RepairKind,
 };
-use quoin_base::{ByteRange, PageNumber, SegmentId, crc32c, crc64};
+use quoin_base::{ByteRange, PageNumber, SegmentId, crc32c};
 use quoin_stripe::{ColumnSet, StripeSet};
 use quoin_world::{Buf, Slice as Bytes};
 use std::{
@@ -58,40 +62,25 @@ struct Doubtful {
     /// Within the segment's data.
     range: ByteRange,
     is_metadata: bool,
-    head: Box<RowHeader>,
-}
-
-/// Something live in a row.
-struct Live {
-    range: ByteRange,
-    sum: Sum,
-}
-
-#[derive(Clone, Copy)]
-enum Sum {
-    Head(u32),
-    Block(u32),
-    Page(u64),
-}
-
-impl Sum {
-    fn verifies(self, bytes: &[u8]) -> bool {
-        match self {
-            Self::Head(crc) | Self::Block(crc) => crc32c(bytes).0 == crc,
-            Self::Page(crc) => crc64(bytes).0 == crc,
-        }
-    }
+    /// In order.
+    heads: Vec<Box<RowHeader>>,
 }
 
 impl Doubtful {
-    fn head_crc(&self) -> u32 {
-        crc32c(self.head.as_bytes()).0
+    /// The checksums of its heads, by where they begin.
+    fn head_crcs(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.heads.iter().map(|head| (head.offset.get().into(), crc32c(head.as_bytes()).0))
     }
 
-    /// Its head, and not that of another row which begins there.
-    fn live_head(&self) -> Live {
-        let range = ByteRange::new(self.range.offset, PAGE_BYTES as u64);
-        Live { range, sum: Sum::Head(self.head_crc()) }
+    /// Its heads, and not those of other rows which begin there.
+    fn live_heads(&self) -> impl Iterator<Item = Live> {
+        let live = |(at, crc)| Live { range: ByteRange::new(at, PAGE_BYTES as u64), sum: Sum::Head(crc) };
+        self.head_crcs().map(live)
+    }
+
+    /// Whether these are the heads of its segment, as far as it goes.
+    fn is_among(&self, heads: &Heads) -> bool {
+        self.head_crcs().all(|(at, crc)| heads.get(&at) == Some(&crc))
     }
 }
 
@@ -104,28 +93,6 @@ fn is_in_row(location: Location, segment: SegmentId, row: ByteRange) -> bool {
     location.segment() == segment
         && contents <= location.offset_bytes()
         && location.range().end() <= row.end()
-}
-
-/// A page of each column of a segment, and what is live in the row that they are in.
-struct Pieces<'a> {
-    live: &'a [Live],
-    set: &'a StripeSet,
-    page: ByteRange,
-}
-
-impl Pieces<'_> {
-    /// What is live of the page of a data column, or of every copy.
-    fn parts(&self, place: usize) -> impl Iterator<Item = ByteRange> {
-        self.live.iter().map(move |live| self.set.geometry.column_range(live.range, place))
-    }
-
-    fn is_live(&self, place: usize) -> bool {
-        self.parts(place).any(|part| part.overlaps(&self.page))
-    }
-
-    fn is_all_live(&self, place: usize) -> bool {
-        self.parts(place).any(|part| part.offset <= self.page.offset && self.page.end() <= part.end())
-    }
 }
 
 /// A page of a column of parity that is to be written.
@@ -274,16 +241,15 @@ impl Scrub {
                     |now: Segment| now.generation == segment.generation && now.state == SegmentState::Sealed;
                 return Ok(if now.is_some_and(is_same) { Compared::NotYet } else { Compared::All });
             }
-            // It was told of with the other heads.
-            let Some(head) = self.row_head(at).await else { break };
             let Some(set) = slice.segments.table.stripes(id) else { break };
-            let range = ByteRange::new(at.offset, head.len_bytes.get().into());
+            // What cannot be read was told of with the other heads.
+            let Some((heads, range)) = self.row(at, set.geometry.row_unit_bytes()).await else { break };
             let in_columns = set.geometry.column_range(range, 0);
             // A column that cannot be read is looked at more closely, too.
             let agrees = slice.store.columns().verify(&set, in_columns).await.unwrap_or(false);
             drop(guard);
             if !agrees {
-                doubtful.push(Doubtful { at, range, is_metadata: segment.stream.is_metadata(), head });
+                doubtful.push(Doubtful { at, range, is_metadata: segment.stream.is_metadata(), heads });
             }
             at.offset = range.end();
             let read = in_columns.len * set.columns.len() as u64;
@@ -291,6 +257,17 @@ impl Scrub {
             self.rest(pace, read).await?;
         }
         Ok(Compared::All)
+    }
+
+    /// A row's heads, and where it lies: it ends at a multiple of `unit`.
+    async fn row(&self, first: RowAt, unit: u64) -> Option<(Vec<Box<RowHeader>>, ByteRange)> {
+        let (mut heads, mut at) = (Vec::new(), first);
+        while heads.is_empty() || !at.offset.is_multiple_of(unit) {
+            let head = self.row_head(at).await?;
+            at.offset += u64::from(head.len_bytes.get());
+            heads.push(head);
+        }
+        Some((heads, ByteRange::from(first.offset..at.offset)))
     }
 
     /// Repairs rows that do not agree.
@@ -324,7 +301,7 @@ impl Scrub {
                 Some((segment, heads)) if segment == first => heads,
                 _ => self.heads_that_name_all(first).await,
             };
-            if heads.as_ref().and_then(|heads| heads.get(&row.at.offset)) == Some(&row.head_crc()) {
+            if heads.as_ref().is_some_and(|heads| row.is_among(heads)) {
                 self.make_row_agree(&row).await
             } else if self.is_settled(&row) {
                 self.note_row(&row, "not all that lies there is known, so that it stays as it is")
@@ -345,12 +322,12 @@ impl Scrub {
         state.note(format!("the row at {offset} of segment {segment} does not agree in all columns; {why}"));
     }
 
-    /// Verifies a row's head and all that is live in it, in all copies, and repairs what is wrong. Returns how many repairs it
+    /// Verifies a row's heads and all that is live in it, in all copies, and repairs what is wrong. Returns how many repairs it
     /// took; `None` if something is wrong still, or what is live cannot be told. The caller is in a reader epoch, and knows that
     /// the heads of the segment name all that is live.
     async fn repair_live(&self, row: &Doubtful) -> Option<usize> {
         let mut live = self.live(row).await?;
-        live.push(row.live_head());
+        live.extend(row.live_heads());
         self.mend_all(row, live).await
     }
 
@@ -393,7 +370,7 @@ impl Scrub {
                     slice.block(content.block_number()).await.ok().flatten().map(|p| p.location)
                 };
                 let is_here = |location: &Location| is_in_row(*location, first.segment, range);
-                named += location.filter(is_here).map_or(0, |location| u64::from(location.grains()));
+                named += location.filter(is_here).map_or(0, |location| u64::from(location.counted_grains()));
             }
             at.offset = range.end();
         }
@@ -405,7 +382,7 @@ impl Scrub {
     /// What is live of the contents of a row; `None` if that cannot be told.
     async fn live(&self, row: &Doubtful) -> Option<Vec<Live>> {
         let mut live = Vec::new();
-        for content in &row.head.contents[..row.head.count.get() as usize] {
+        for content in row.heads.iter().flat_map(|head| &head.contents[..head.count.get() as usize]) {
             let found = if row.is_metadata {
                 self.live_page(content).await?
             } else {
@@ -422,7 +399,7 @@ impl Scrub {
         let (slice, number) = (self.slice(), content.block_number());
         let dropped = slice.metadata.pages.dropped_of(block_page(number).index).await.ok()?;
         let place = slice.block(number).await.ok()?.filter(|_| !is_among(dropped, number));
-        let stored = place.filter(|place| place.info.algorithm() == BlockInfo::STORED);
+        let stored = place.filter(|place| !place.info.is_lost());
         Some(stored.map(|place| (place.location, Sum::Block(place.info.crc()))))
     }
 
@@ -446,7 +423,7 @@ impl Scrub {
             return;
         }
         let Some(mut live) = self.live(row).await else { return };
-        live.push(row.live_head());
+        live.extend(row.live_heads());
         let Some(set) = slice.segments.table.stripes(row.at.segment) else { return };
         let in_columns = set.geometry.column_range(row.range, 0);
         if matches!(slice.store.columns().verify(&set, in_columns).await, Ok(true)) {
@@ -494,10 +471,10 @@ impl Scrub {
         set_of(set.geometry.all().without(set.missing).iter().filter(is_there))
     }
 
-    /// Makes copies of a page that nothing leads to alike: they become what most of them are.
+    /// Makes copies of a page alike in what nothing leads to: they become what most of them are.
     async fn make_copies_alike(&self, at: &Pieces<'_>) -> Changed {
         let mut changed = Changed::default();
-        if at.is_live(0) {
+        if at.is_all_live(0) {
             return changed;
         }
         let mut copies = Vec::new();
@@ -509,6 +486,11 @@ impl Scrub {
         let readable = copies.iter().filter_map(|(_, copy)| copy.as_ref());
         let Some(most) = readable.max_by_key(|copy| alike(copy)).cloned() else { return changed };
         let is_told = 2 * alike(&most) > copies.len();
+        // What is live is alike, or was changed just now.
+        let is_same = |copy: &Bytes| at.live_in_page(0).all(|part| copy[part.clone()] == most[part]);
+        if !copies.iter().flat_map(|(_, copy)| copy).all(is_same) {
+            return changed;
+        }
         for (place, copy) in copies {
             let was_unreadable = copy.is_none();
             let is_alike = copy.is_some_and(|copy| copy[..] == most[..]);

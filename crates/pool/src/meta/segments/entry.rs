@@ -15,6 +15,7 @@ pub(super) struct ReadEntries {
     pub(super) segments: Vec<Segment>,
     pub(super) live_data_grains: BTreeMap<(u8, u8), u64>,
     pub(super) live_meta_grains: u64,
+    pub(super) live_blocks: u64,
 }
 
 impl ReadEntries {
@@ -23,7 +24,7 @@ impl ReadEntries {
         entries: impl Iterator<Item = (usize, &'a [u8])>,
         granted: &mut Granted,
     ) -> Result<Self, PoolError> {
-        let (mut live_data_grains, mut live_meta_grains) = (BTreeMap::new(), 0);
+        let (mut live_data_grains, mut live_meta_grains, mut live_blocks) = (BTreeMap::new(), 0, 0);
         // Entry 0 is never used.
         let mut segments = vec![free_segment()];
         for (id, bytes) in entries {
@@ -33,11 +34,12 @@ impl ReadEntries {
                 live_meta_grains += u64::from(segment.live_grains);
             } else {
                 *live_data_grains.entry(segment.spread()).or_default() += u64::from(segment.live_grains);
+                live_blocks += u64::from(segment.live_contents);
             }
             segments.resize_with(segments.len().max(id + 1), free_segment);
             segments[id] = segment;
         }
-        Ok(Self { segments, live_data_grains, live_meta_grains })
+        Ok(Self { segments, live_data_grains, live_meta_grains, live_blocks })
     }
 }
 
@@ -73,6 +75,7 @@ pub(crate) fn encode(segment: &Segment) -> SegmentEntry {
     entry.missing = missing.0.into();
     entry.written_in = (segment.written_in.0 as u32).into();
     entry.live_grains = segment.live_grains.into();
+    entry.live_contents = segment.live_contents.into();
     entry.written_bytes = segment.written_bytes.into();
     entry.layout = segment.layout.map_or([0, 0], |layout| [layout.data(), layout.parity()]);
     for (slot, column) in entry.columns.iter_mut().zip(columns.iter()) {
@@ -114,6 +117,7 @@ fn decode(bytes: &[u8], id: usize) -> Result<Segment, PoolError> {
         }
     };
     segment.live_grains = entry.live_grains.get();
+    segment.live_contents = entry.live_contents.get();
     segment.written_bytes = entry.written_bytes.get();
     segment.written_in = CheckpointGeneration(entry.written_in.get().into());
     Ok(segment)

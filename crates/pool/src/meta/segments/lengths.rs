@@ -60,9 +60,8 @@ impl SegmentTable {
     /// How long a row gets. A placed row has its head beside what others hold: as many blocks go into it as into a long write.
     pub(crate) fn row_end(&self, stream: Stream, geometry: Geometry) -> u64 {
         match stream {
-            Stream::Placed => {
-                (stream.contents_begin(0) + self.row_bytes()).next_multiple_of(geometry.stripe_bytes())
-            }
+            Stream::Placed => (stream.contents_begin(0, DATA_ALIGN_BYTES) + self.row_bytes())
+                .next_multiple_of(geometry.stripe_bytes()),
             Stream::Data | Stream::Meta | Stream::Cleaned => geometry.row_bytes.into(),
         }
     }

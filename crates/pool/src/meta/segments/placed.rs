@@ -144,11 +144,11 @@ impl Inner {
     fn take_placed(&mut self, location: Location) {
         let segment = &mut self.segments[location.segment().0 as usize];
         assert!(
-            segment.state != SegmentState::Free && segment.placed_grains >= location.grains(),
+            segment.state != SegmentState::Free && segment.placed_grains >= location.counted_grains(),
             "segment {} has {} grains placed, and {location:?} is none of them",
             location.segment(),
             segment.placed_grains
         );
-        segment.placed_grains -= location.grains();
+        segment.placed_grains -= location.counted_grains();
     }
 }

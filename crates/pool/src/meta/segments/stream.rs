@@ -21,10 +21,16 @@ pub(crate) enum Stream {
 pub(super) const DATA_ALIGN_BYTES: u64 = 8192;
 
 impl Stream {
-    /// Where the contents of a row that begins at byte `offset` begin: after its head.
-    pub(crate) fn contents_begin(self, offset: u64) -> u64 {
+    /// Where the contents of a row that begins at byte `offset` begin, the first of `len_bytes`: after its head.
+    pub(crate) fn contents_begin(self, offset: u64, len_bytes: u64) -> u64 {
         let after_head = offset + PAGE_BYTES as u64;
-        if self.is_metadata() { after_head } else { after_head.next_multiple_of(DATA_ALIGN_BYTES) }
+        // What is packed crosses boundaries wherever it begins.
+        let is_packed = !len_bytes.is_multiple_of(PAGE_BYTES as u64);
+        if self.is_metadata() || is_packed {
+            after_head
+        } else {
+            after_head.next_multiple_of(DATA_ALIGN_BYTES)
+        }
     }
 
     pub(crate) fn is_metadata(self) -> bool {

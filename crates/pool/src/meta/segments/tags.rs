@@ -24,7 +24,7 @@ impl SegmentTable {
         let to = inner.layouts.now(tag);
         let (mut now, mut then) = (0, 0);
         for at in places {
-            let grains = u64::from(at.grains());
+            let grains = u64::from(at.counted_grains());
             let is = inner.segments.get(at.segment().0 as usize).map(Segment::spread);
             now += is.map_or(0, |spread| inner.layouts.net_grains(spread, grains));
             then += inner.layouts.net_grains((to.data(), to.parity()), grains);

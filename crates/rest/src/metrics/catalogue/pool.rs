@@ -81,6 +81,28 @@ pub(super) static POOL: Table<PoolStats> = Table {
         Row::count("quoin_pool_destaged_bytes_total", "Data written to segments by destage.", |p| {
             p.destaged_bytes
         }),
+        Row::count("quoin_pool_compressed_blocks_total", "Blocks that destage stored compressed.", |p| {
+            p.compressed_blocks
+        }),
+        Row::count("quoin_pool_compressed_bytes_total", "Space that these blocks took.", |p| {
+            p.compressed_bytes
+        }),
+        Row::count(
+            "quoin_pool_incompressible_blocks_total",
+            "Blocks of compressed volumes that destage stored as they are, because they do not get shorter.",
+            |p| p.incompressible_blocks,
+        ),
+        Row::count(
+            "quoin_pool_not_compressed_blocks_total",
+            "Blocks of compressed volumes that destage stored as they are for now, because hosts would have waited for a \
+             processor.",
+            |p| p.not_compressed_blocks,
+        ),
+        Row::count(
+            "quoin_pool_recompressed_blocks_total",
+            "Blocks that the cleaner compressed, or compressed better, when it moved them.",
+            |p| p.recompressed_blocks,
+        ),
         Row::count("quoin_pool_cleaned_bytes_total", "Data written to segments by the cleaner.", |p| {
             p.cleaned_bytes
         }),

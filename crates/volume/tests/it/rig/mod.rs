@@ -122,6 +122,7 @@ pub(crate) async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str
         name: name.into(),
         kind: OriginKind::Snapshot,
         thick: false,
+        compression: None,
         tags: Tags::new(),
         folder: None,
         set: None,
