@@ -196,6 +196,8 @@ impl Committer {
             // It is stored again: what RAM made of it is not passed on. The cache has nothing as it is stored packed.
             let is_plain = block.place.info.algorithm() == BlockInfo::PLAIN;
             let cached = if is_plain { slice.front.cache.peek(block.number) } else { None };
+            // NOTE: what the cache has wrongly must not take the place of what the drive has.
+            let cached = cached.filter(|content| content.crc == block.place.info.crc());
             block.stored = cached.map(|content| content.data);
             if block.stored.is_none() {
                 wanted.push((i, block.number, block.place));

@@ -40,9 +40,9 @@ pub(crate) struct VolumeState {
 }
 
 impl VolumeState {
-    /// Of a new volume with a layout. `None`: the pool's.
-    pub(crate) fn laid_out(id: VolumeId, layout: Option<Layout>) -> Arc<Self> {
-        Self::with(id, 0, layout, Compression::Off)
+    /// Of a new volume that is forked from this one: with the same layout and compression, and nothing promised.
+    pub(crate) fn forked(&self, id: VolumeId) -> Arc<Self> {
+        Self::with(id, 0, self.layout(), self.compression())
     }
 
     fn with(

@@ -9,12 +9,7 @@
 
 use crate::{
     bugs::{Bug, planted},
-    fork::{
-        aliases::Aliases,
-        changes::Changes,
-        ids::LayerIds,
-        layer::{Layer, VolumeState},
-    },
+    fork::{aliases::Aliases, changes::Changes, ids::LayerIds, layer::Layer},
     meta::{Alias, CatalogImage, Laid, Operation, Transaction},
 };
 use quoin_base::{LayerId, Layout, Sequence, VolumeId};
@@ -231,14 +226,8 @@ impl Layers {
         parent.freeze(sequence);
         // Its two children: the source goes on with one, and the target gets the other.
         let replaced = self.volumes.get(&target).cloned();
-        let state = replaced.as_ref().map_or_else(
-            || {
-                let state = VolumeState::laid_out(target, parent.volume.layout());
-                state.compress(parent.volume.compression());
-                state
-            },
-            |layer| layer.volume.clone(),
-        );
+        let state =
+            replaced.as_ref().map_or_else(|| parent.volume.forked(target), |layer| layer.volume.clone());
         let forks = [(kept, parent.volume.clone()), (given, state)]
             .map(|(id, state)| Arc::new(Layer::child(id, &parent, state, sequence, &self.changes)));
         forks[1].confirm(false);
