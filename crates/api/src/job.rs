@@ -24,6 +24,8 @@ pub enum JobKind {
     Balance,
     /// Moves what a volume has to the layout of its policy.
     Convert,
+    /// Compresses and deduplicates what a volume has.
+    Reduce,
 }
 
 impl fmt::Display for JobKind {
@@ -37,6 +39,7 @@ impl fmt::Display for JobKind {
             Self::Rebuild => "rebuild",
             Self::Balance => "balance",
             Self::Convert => "convert",
+            Self::Reduce => "reduce",
         })
     }
 }
@@ -81,7 +84,7 @@ pub struct Job {
     pub id: String,
     /// What it does.
     pub kind: JobKind,
-    /// The object that it works on.
+    /// The object that it works on, and what there is to say of the work.
     #[schema(example = "volume v1 to volume v2")]
     pub object: String,
     /// Its state.

@@ -8,6 +8,7 @@
 mod chap;
 mod compression;
 mod copy;
+mod deduplication;
 mod drive;
 mod emulate;
 mod event;
@@ -40,6 +41,7 @@ mod volume;
 pub use chap::{Chap, ChapLogin, ChapSet, Secret};
 pub use compression::{Compression, PolicyCompression};
 pub use copy::{CopyCreate, CopyState, VolumeCopy};
+pub use deduplication::{Deduplication, PolicyDeduplication};
 pub use drive::{
     Drive, DriveAdd, DriveAnswers, DriveEvacuate, DriveLeaving, DriveLocation, DriveReplace, DriveRole,
     DriveState, Protection,

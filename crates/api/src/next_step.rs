@@ -117,6 +117,9 @@ next_steps! {
              volumes; see quoin space",
         GiveBinTime => "give up to 100 years, such as 12h, 7d or 4w; or off",
 
+        SetReduction { volume: &'a str } =>
+            "set --compression or --dedup first, such as: quoin volume set {volume} --compression lz4",
+
         // Copies.
         ListCopies => "list them: quoin volume copies",
         ShowCopy { copy: u32 } => "show its result: quoin volume copies {copy}",

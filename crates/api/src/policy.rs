@@ -1,6 +1,6 @@
 //! Policies: what the array does for the volumes that have one.
 
-use crate::PolicyCompression;
+use crate::{PolicyCompression, PolicyDeduplication};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -31,8 +31,8 @@ impl fmt::Display for Reservation {
     }
 }
 
-/// A policy to create. Give either a layout or the failures to tolerate; with a reservation or compression alone it has the
-/// layout of the pool.
+/// A policy to create. Give either a layout or the failures to tolerate; with a reservation, compression or deduplication
+/// alone it has the layout of the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyCreate {
@@ -61,6 +61,10 @@ pub struct PolicyCreate {
     #[serde(default)]
     #[schema(default = "any", example = "lz4")]
     pub compression: PolicyCompression,
+    /// Whether what is written to its volumes is deduplicated.
+    #[serde(default)]
+    #[schema(default = "any", example = "on")]
+    pub deduplication: PolicyDeduplication,
 }
 
 /// What to change about a policy. Fields that are not given stay as they are. Its volumes are converted in the background.
@@ -82,10 +86,16 @@ pub struct PolicyUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "thick")]
     pub reservation: Option<Reservation>,
-    /// How what is written to its volumes from now on is compressed. What they have stays as it is until the array moves it.
+    /// How what is written to its volumes from now on is compressed. What they have stays as it is until it is
+    /// reduced on request, or the array moves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "zstd")]
     pub compression: Option<PolicyCompression>,
+    /// Whether what is written to its volumes from now on is deduplicated. What they have stays as it is, unless it is
+    /// reduced on request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "on")]
+    pub deduplication: Option<PolicyDeduplication>,
 }
 
 /// A policy.
@@ -108,6 +118,9 @@ pub struct Policy {
     /// How what is written to its volumes is compressed.
     #[serde(default)]
     pub compression: PolicyCompression,
+    /// Whether what is written to its volumes is deduplicated.
+    #[serde(default)]
+    pub deduplication: PolicyDeduplication,
     /// What new data is laid out as, with the fault domains that there are; null while the pool is offline.
     #[schema(example = "raid6")]
     pub layout_now: Option<String>,
@@ -117,8 +130,8 @@ pub struct Policy {
     pub converting: u64,
     /// Of them, those that have fewer columns or tolerate fewer failures than the layout, for want of fault domains.
     pub reduced: u64,
-    /// Of them, those that are thick, thin or compressed otherwise than the policy says, because they were made so by
-    /// themselves.
+    /// Of them, those that are thick, thin, compressed or deduplicated otherwise than the policy says, because they were
+    /// made so by themselves.
     #[serde(default)]
     pub differing: u64,
     /// When it was created; null for the default policy.
@@ -135,7 +148,7 @@ pub enum ComplianceState {
     Converting,
     /// Its data has fewer columns, or tolerates fewer failures, than the layout, for want of fault domains.
     Reduced,
-    /// It is thick, thin or compressed otherwise than its policy says.
+    /// It is thick, thin, compressed or deduplicated otherwise than its policy says.
     Differs,
 }
 
@@ -169,6 +182,9 @@ pub struct Compliance {
     /// What its policy says of compression. To snapshots it does not apply.
     #[serde(default)]
     pub compression: PolicyCompression,
+    /// What its policy says of deduplication. To snapshots it does not apply.
+    #[serde(default)]
+    pub deduplication: PolicyDeduplication,
     /// How much of what it has, shared with others or not, is laid out so, in percent.
     pub percent: f64,
     /// Bytes that may still be laid out otherwise.

@@ -1,6 +1,6 @@
 //! Volumes.
 
-use crate::{Compliance, Compression, Origin, VolumeKind};
+use crate::{Compliance, Compression, Deduplication, Origin, VolumeKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::{IntoParams, ToSchema};
@@ -45,6 +45,10 @@ pub struct VolumeCreate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "lz4")]
     pub compression: Option<Compression>,
+    /// Whether what is written to it is deduplicated, whatever its policy says; by default as its policy says, or else not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "on")]
+    pub deduplication: Option<Deduplication>,
 }
 
 impl VolumeCreate {
@@ -60,6 +64,7 @@ impl VolumeCreate {
             near: None,
             policy: None,
             compression: None,
+            deduplication: None,
         }
     }
 }
@@ -96,10 +101,16 @@ pub struct VolumeUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "gold")]
     pub policy: Option<String>,
-    /// How what is written to it from now on is compressed. What it has stays as it is until the array moves it.
+    /// How what is written to it from now on is compressed. What it has stays as it is until it is
+    /// reduced on request, or the array moves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "zstd")]
     pub compression: Option<Compression>,
+    /// Whether what is written to it from now on is deduplicated. What it has stays as it is, unless it is reduced on
+    /// request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "on")]
+    pub deduplication: Option<Deduplication>,
     /// Whether it is a template: a write-protected volume to make clones of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<bool>,
@@ -171,6 +182,9 @@ pub struct Volume {
     /// How what is written to it is compressed; null while the pool is offline.
     #[serde(default)]
     pub compression: Option<Compression>,
+    /// Whether what is written to it is deduplicated; null while the pool is offline.
+    #[serde(default)]
+    pub deduplication: Option<Deduplication>,
     /// Its kind.
     pub kind: VolumeKind,
     /// Whether hosts may write to it, unless their mapping or export says otherwise.

@@ -20,6 +20,7 @@ use crate::{
     lifecycle::Lifecycle,
     policies::Policies,
     rebuild::Rebuilds,
+    reductions::Reductions,
     reserve_watch::Reserves,
     schedule_list::Schedules,
     scrub::Scrubs,
@@ -58,6 +59,7 @@ pub struct Array {
     failing_drives: Mutex<FailingDrives>,
     policies: Mutex<Policies>,
     copies: Mutex<Copies>,
+    reductions: Mutex<Reductions>,
 }
 
 impl Array {
@@ -98,6 +100,7 @@ impl Array {
             failing_drives: Mutex::default(),
             policies: Mutex::default(),
             copies: Mutex::default(),
+            reductions: Mutex::default(),
             world,
             options,
         })
@@ -255,5 +258,9 @@ impl Array {
 
     pub(crate) fn copies(&self) -> MutexGuard<'_, Copies> {
         self.copies.lock()
+    }
+
+    pub(crate) fn reductions(&self) -> MutexGuard<'_, Reductions> {
+        self.reductions.lock()
     }
 }

@@ -1,4 +1,4 @@
-//! Why requests about jobs, scrubs and copies were refused, and the problem reported to clients.
+//! Why requests about jobs, scrubs, copies and reductions were refused, and the problem reported to clients.
 
 use quoin_api::{CopyState, JobKind, JobState, NextStep as Next, Problem, ProblemKind as Kind};
 use thiserror::Error;
@@ -40,6 +40,12 @@ pub enum JobError {
         /// The number asked for.
         id: u32,
     },
+    /// There is nothing to reduce the volume by.
+    #[error("volume {name} is neither compressed nor deduplicated")]
+    NotReduced {
+        /// The volume.
+        name: String,
+    },
     /// The copy has ended.
     #[error("copy {id} has already ended: {state}")]
     CopyEnded {
@@ -68,6 +74,10 @@ impl JobError {
                 (Kind::NotCancellable, "job not cancelled", format!("job {id}"), Next::WatchJob { job: id })
             }
             Self::NoCopy { id } => (Kind::NotFound, "no such copy", format!("copy {id}"), Next::ListCopies),
+            Self::NotReduced { name } => {
+                let next = Next::SetReduction { volume: name };
+                (Kind::Invalid, "volume not reduced", format!("volume {name}"), next)
+            }
             Self::CopyEnded { id, .. } => {
                 (Kind::NotRunning, "copy not cancelled", format!("copy {id}"), Next::ShowCopy { copy: *id })
             }

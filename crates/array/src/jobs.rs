@@ -1,16 +1,22 @@
-//! Jobs: one view of range copies, scrubs, volumes that shrink or are converted, and space that is being reclaimed.
+//! Jobs: one view of range copies, scrubs, volumes that shrink, are converted or reduced, and space that is being reclaimed.
 //!
 //! A job is only a view of the task that does the work. The task itself keeps the state that has to survive a restart,
 //! so no second state here can contradict it.
 
-use crate::{Array, ArrayError, JobError};
+use crate::{
+    Array, ArrayError, JobError,
+    reductions::{Begun, End, Outcome},
+};
 use quoin_api::{self as api, ComplianceState, CopyState, Job, JobKind, JobState, ScrubOutcome};
+use quoin_volume::{BlockDevice, Volume};
 use std::sync::Arc;
 
 /// The job that reclaims the space of deleted content: there is one for all of it.
 const RECLAIM: &str = "reclaim";
 /// What identifiers of jobs begin with that evacuate the drive with the number that follows.
 const EVACUATE: &str = "evacuate-";
+/// What identifiers of jobs begin with that reduce the volume with the UUID that follows.
+const REDUCE: &str = "reduce-";
 
 /// A job of this kind at which nothing is known to be done.
 fn job(id: String, kind: JobKind, object: String) -> Job {
@@ -97,6 +103,43 @@ fn of_drive(drive: &api::Drive) -> Option<Job> {
     })
 }
 
+/// The identifier of the job that reduces a volume.
+pub(crate) fn reduction_id(volume: &Volume) -> String {
+    format!("{REDUCE}{}", volume.uuid())
+}
+
+/// A volume of which what it has is reduced, or was.
+pub(crate) fn of_reduction(volume: &Volume, begun: &Begun) -> Job {
+    let (state, ended_ms, error) = match begun.end() {
+        None => (JobState::Running, None, None),
+        Some(End { outcome: Outcome::Done, at_ms }) => (JobState::Done, Some(*at_ms), None),
+        Some(End { outcome: Outcome::Cancelled, at_ms }) => (JobState::Cancelled, Some(*at_ms), None),
+        Some(End { outcome: Outcome::Interrupted, at_ms }) => {
+            let why = "the pool was closed before it was done; what was done stays".to_owned();
+            (JobState::Failed, Some(*at_ms), Some(why))
+        }
+    };
+    let runs = state == JobState::Running;
+    Job {
+        state,
+        percent: Some(begun.percent()),
+        done_bytes: Some(begun.done_bytes()),
+        total_bytes: Some(begun.total_bytes()),
+        bytes_per_s: begun.progress().bytes_per_s().filter(|_| runs),
+        remaining_s: begun.progress().remaining_s().filter(|_| runs),
+        started_ms: Some(begun.started_ms()),
+        ended_ms,
+        error,
+        cancellable: runs,
+        survives_restart: false,
+        ..job(
+            reduction_id(volume),
+            JobKind::Reduce,
+            format!("volume {}{}", volume.name(), begun.told_briefly()),
+        )
+    }
+}
+
 /// A volume that is moved to the layout of its policy.
 fn of_conversion(volume: &api::Volume) -> Option<Job> {
     let found = volume.compliance.as_ref().filter(|c| c.state == ComplianceState::Converting)?;
@@ -160,6 +203,7 @@ impl Array {
         jobs.extend(shrinking.map(|volume| {
             job(format!("shrink-{}", volume.uuid), JobKind::Shrink, format!("volume {}", volume.name))
         }));
+        jobs.extend(self.list_reductions()?);
         let converting = self.list_volumes()?.into_iter().filter_map(|volume| of_conversion(&volume));
         jobs.extend(converting);
         let giving_back = self.status().giving_back.filter(|left| (left.bytes, left.entries) != (0, 0));
@@ -203,6 +247,7 @@ impl Array {
                 }
                 return Ok(Job { state: JobState::Cancelled, cancellable: false, ..job });
             }
+            (JobKind::Reduce, _) if job.cancellable => self.cancel_reduction(id)?,
             (_, _) if job.state.is_ended() => {
                 return Err(JobError::Ended { id: id.to_owned(), state: job.state }.into());
             }

@@ -32,8 +32,20 @@ pub(crate) fn moment_of(volume: &Volume) -> Option<Moment> {
 /// A snapshot, thin, read-only and without tags.
 pub(crate) fn snapshot_spec(source: Arc<Volume>, name: String) -> ForkSpec {
     let (kind, tags) = (OriginKind::Snapshot, Tags::new());
-    let (compression, folder, set, protected, retain) = (None, None, None, true, None);
-    ForkSpec { source, name, kind, thick: false, compression, tags, folder, set, protected, retain }
+    let (compression, deduplication, folder, set, retain) = (None, None, None, None, None);
+    ForkSpec {
+        source,
+        name,
+        kind,
+        thick: false,
+        compression,
+        deduplication,
+        tags,
+        folder,
+        set,
+        protected: true,
+        retain,
+    }
 }
 
 /// `VOLUME.SUFFIX`, of a volume's name as much as fits.

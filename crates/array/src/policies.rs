@@ -1,5 +1,5 @@
 //! Policies: named objects that say what the array does for the volumes that have them: how their data is laid out, whether
-//! space is kept for all of them, and how what is written to them is compressed.
+//! space is kept for all of them, and whether what is written to them is compressed, how, and deduplicated.
 //!
 //! A volume's record names its policy. What follows from a policy is told to the pool in the transaction that assigns or
 //! changes it, so the two never differ. The pool converts what volumes have, and knows how far that is.
@@ -9,7 +9,7 @@ use crate::{
     progress::Progress,
     record::{POLICY_OBJECT, decode, encode},
 };
-use quoin_api::{Compression, PolicyCompression, Reservation};
+use quoin_api::{Compression, Deduplication, PolicyCompression, PolicyDeduplication, Reservation};
 use quoin_base::{Layout, VolumeId};
 use quoin_pool::Transaction;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ pub(crate) struct PolicyRecord {
     /// How what is written to its volumes is compressed; `None`: it does not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     compression: Option<Compression>,
+    /// Whether what is written to its volumes is deduplicated; `None`: it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deduplication: Option<Deduplication>,
     created_ms: u64,
 }
 
@@ -61,6 +64,10 @@ impl PolicyRecord {
 
     fn compression(&self) -> PolicyCompression {
         self.compression.into()
+    }
+
+    fn deduplication(&self) -> PolicyDeduplication {
+        self.deduplication.into()
     }
 
     fn put(&self, tx: Transaction) -> Transaction {

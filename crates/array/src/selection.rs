@@ -154,6 +154,7 @@ mod tests {
             policy: "default".into(),
             compliance: None,
             compression: None,
+            deduplication: None,
             kind: if name.starts_with("gold") { VolumeKind::Template } else { VolumeKind::Volume },
             writable: true,
             modified_ms: None,

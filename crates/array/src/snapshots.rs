@@ -8,7 +8,7 @@ use crate::{
     origin::{snapshot_spec, suffixed},
     words::{shortened, utc_text},
 };
-use quoin_api::{self as api, Utc};
+use quoin_api::{self as api, Deduplication, Utc};
 use quoin_volume::{BlockDevice, Folder, ForkSpec, Origin, OriginKind, Replacement, Volume};
 use std::{sync::Arc, time::Duration};
 
@@ -60,8 +60,17 @@ impl Array {
         let (kind, protected) = (OriginKind::Clone, false);
         let thick = thick || self.policy_thick(&source) == Some(true);
         let compression = self.policy_compression(&source).map(of_api);
-        let spec =
-            ForkSpec { kind, thick, compression, tags, folder, protected, ..snapshot_spec(source, name) };
+        let deduplication = self.policy_deduplication(&source).map(Deduplication::is_on);
+        let spec = ForkSpec {
+            kind,
+            thick,
+            compression,
+            deduplication,
+            tags,
+            folder,
+            protected,
+            ..snapshot_spec(source, name)
+        };
         self.fork_one(&turn, spec).await
     }
 

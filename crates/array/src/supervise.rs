@@ -109,6 +109,7 @@ impl Array {
                 self.serve_schedules().await;
                 self.tend_scrubs(&pool).await;
                 self.tend_copies().await;
+                self.tend_reductions(&pool);
                 self.save_events(&pool).await;
                 false
             }

@@ -5,12 +5,13 @@ use crate::{
     bin_setting::deleted_by,
     catalog::Turn,
     compression::{of_api, to_api, told as compression_text},
+    deduplication::told as deduplication_text,
     events::Told,
     guard::require_unused,
     origin::{is_snapshot, kind},
     record::{without_exports, without_mappings},
 };
-use quoin_api as api;
+use quoin_api::{self as api, Deduplication};
 use quoin_volume::{BlockDevice, Folder, Tags, Volume, VolumeChange, VolumeSpec};
 use quoin_world::Thread;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -25,12 +26,14 @@ impl Array {
     pub async fn create_volume(&self, request: api::VolumeCreate) -> Result<api::Volume, ArrayError> {
         let turn = self.catalog().turn().await;
         let api::VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, .. } = request;
-        let (near, policy, compression) = (request.near, request.policy, request.compression);
-        let mut policy = self.assigned(policy)?;
+        let (near, compression, deduplication) = (request.near, request.compression, request.deduplication);
+        let mut policy = self.assigned(request.policy)?;
         let thick = thick || policy.thick == Some(true);
         // What is said for the volume itself goes before its policy.
         policy.compression = compression.map(of_api).or(policy.compression);
         let compression = to_api(policy.compression.unwrap_or_default());
+        policy.deduplication = deduplication.map(Deduplication::is_on).or(policy.deduplication);
+        let deduplication = Deduplication::from(policy.deduplication.unwrap_or_default());
         let folder = Folder::parse(&folder)?;
         let near = near.map(|near| self.volume(&near)).transpose()?;
         let spec = VolumeSpec { name, size_bytes, block_bytes, thick, tags, folder, policy };
@@ -38,12 +41,16 @@ impl Array {
         if compression != api::Compression::Off {
             kind += &format!(", {}", compression_text(compression));
         }
+        if deduplication.is_on() {
+            kind += &format!(", {}", deduplication_text(deduplication));
+        }
         let text = format!("created, {kind}, {size_bytes} bytes in blocks of {block_bytes}");
         let own = Told::new(format!("volume {}", spec.name), text)
             .with("size_bytes", size_bytes)
             .with("block_bytes", block_bytes)
             .with("thick", thick)
             .with("compression", compression)
+            .with("deduplication", deduplication)
             .with("folder", spec.folder.to_string())
             .with("policy", &spec.policy.name)
             .with("tags", &spec.tags);
@@ -90,8 +97,8 @@ impl Array {
         Ok(self.volume_view(&*self.volume(name)?))
     }
 
-    /// Changes a volume: name, size, tags, folder, whether the pool keeps space for it, how it is compressed, and whether it is
-    /// a template.
+    /// Changes a volume: name, size, tags, folder, whether the pool keeps space for it, how it is compressed, whether it is
+    /// deduplicated, and whether it is a template.
     ///
     /// # Errors
     /// As [`Array::volume`] if it does not exist; `Name`, `Exists`, `Size`, `Tag` or `Folder` for what cannot
@@ -108,10 +115,11 @@ impl Array {
         let api::VolumeUpdate { name: new_name, size_bytes, force, thick, tags, folder, .. } = request;
         let (policy, template, writable) = (request.policy, request.template, request.writable);
         let policy = self.assigned_anew(&volume, policy)?;
-        // Its policy makes it thick, thin or compressed, unless that is said for itself. A snapshot stays as it is.
+        // Its policy makes it thick, thin, compressed or deduplicated, unless that is said for itself; not a snapshot.
         let new = policy.as_ref().filter(|_| !is_snapshot(&volume));
         let thick = thick.or_else(|| new?.thick);
         let compression = request.compression.map(of_api).or_else(|| new?.compression);
+        let deduplication = request.deduplication.map(Deduplication::is_on).or_else(|| new?.deduplication);
         let folder = folder.map(|path| Folder::parse(&path)).transpose().map_err(ArrayError::VolumeChange)?;
         let one = std::slice::from_ref(&volume);
         let mut forced = String::new();
@@ -133,6 +141,7 @@ impl Array {
             force,
             thick,
             compression,
+            deduplication,
             tags,
             folder,
             policy,
@@ -262,6 +271,7 @@ impl Array {
             policy: volume.policy().unwrap_or_else(|| api::DEFAULT_POLICY.to_owned()),
             compliance: self.compliance(volume),
             compression: volume.compression().map(to_api),
+            deduplication: volume.deduplication().map(Deduplication::from),
             kind: kind(volume),
             writable: !volume.is_protected() && !volume.is_read_only(),
             modified_ms: volume.modified_ms(),
@@ -292,13 +302,25 @@ fn changed_tags(mut tags: Tags, changes: BTreeMap<String, Option<String>>) -> Ta
 /// The fields that a change changes.
 fn fields(told: Told, volume: &Volume, change: &VolumeChange) -> Told {
     let VolumeChange {
-        name, size_bytes, thick, compression, tags, folder, policy, template, protected, ..
+        name,
+        size_bytes,
+        thick,
+        compression,
+        deduplication,
+        tags,
+        folder,
+        policy,
+        template,
+        protected,
+        ..
     } = change;
-    let compressed = volume.compression();
+    let (compressed, deduplicated) = (volume.compression(), volume.deduplication());
+    let is_on = |deduplicated: Option<bool>| deduplicated.map(Deduplication::from);
     told.change("name", volume.name(), name.clone().unwrap_or_else(|| volume.name()))
         .change("size_bytes", volume.size_bytes(), size_bytes.unwrap_or(volume.size_bytes()))
         .change("thick", volume.is_thick(), thick.unwrap_or(volume.is_thick()))
         .change("compression", compressed.map(to_api), compression.or(compressed).map(to_api))
+        .change("deduplication", is_on(deduplicated), is_on(deduplication.or(deduplicated)))
         .change("tags", volume.tags(), tags.clone().unwrap_or_else(|| volume.tags()))
         .change(
             "folder",
@@ -336,6 +358,9 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
     }
     if let Some(compression) = change.compression.filter(|new| Some(*new) != volume.compression()) {
         told.push(format!("{} from now on", compression_text(to_api(compression))));
+    }
+    if let Some(is_on) = change.deduplication.filter(|new| Some(*new) != volume.deduplication()) {
+        told.push(format!("{} from now on", deduplication_text(is_on.into())));
     }
     if let Some(folder) = change.folder.as_ref().filter(|folder| **folder != volume.folder()) {
         told.push(if folder.is_top() {

@@ -1,15 +1,14 @@
 //! Compression on the command line, by its name.
 
+use crate::choice::choice;
 use quoin_api::{Compression, PolicyCompression};
 
 pub(crate) fn parse_compression(text: &str) -> Result<Compression, String> {
-    let found = Compression::ALL.into_iter().find(|compression| compression.to_string() == text);
-    found.ok_or_else(|| format!("{text:?} is no compression; write off, lz4 or zstd"))
+    choice(Compression::ALL, text, ("compression", "off, lz4 or zstd"))
 }
 
 pub(crate) fn parse_policy_compression(text: &str) -> Result<PolicyCompression, String> {
-    let found = PolicyCompression::ALL.into_iter().find(|compression| compression.to_string() == text);
-    found.ok_or_else(|| format!("{text:?} is no compression; write off, lz4, zstd or any"))
+    choice(PolicyCompression::ALL, text, ("compression", "off, lz4, zstd or any"))
 }
 
 #[cfg(test)]

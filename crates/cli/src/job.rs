@@ -20,14 +20,14 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub enum JobCommand {
     /// List running jobs and the last ones that ended
     #[command(
-        after_help = "Jobs are range copies, scrubs, volumes that shrink, space that is being reclaimed, and drives that are \
-                      evacuated, rebuilt or balanced. All but copies resume after a restart of the array. A copy that a restart interrupts \
-                      fails.\n\nExamples:\n  quoin --data /srv/a job list\n  \
+        after_help = "Jobs are range copies, scrubs, volumes that shrink, are converted or reduced, space that is being reclaimed, and \
+                      drives that are evacuated, rebuilt or balanced. All but copies and reductions resume after a restart of the array. A \
+                      copy that a restart interrupts fails; a reduction is forgotten, and what it did stays.\n\nExamples:\n  quoin --data /srv/a job list\n  \
                       quoin --data /srv/a job list --state running\n  quoin --data /srv/a job list -o json"
     )]
     List {
-        /// Only this kind: copy, scrub, shrink, reclaim, evacuate, rebuild or balance
-        #[arg(long, value_parser = ["copy", "scrub", "shrink", "reclaim", "evacuate", "rebuild", "balance"])]
+        /// Only this kind: copy, scrub, shrink, reclaim, evacuate, rebuild, balance, convert or reduce
+        #[arg(long, value_parser = ["copy", "scrub", "shrink", "reclaim", "evacuate", "rebuild", "balance", "convert", "reduce"])]
         kind: Option<String>,
         /// Only this state: running, done, failed or cancelled
         #[arg(long, value_parser = ["running", "done", "failed", "cancelled"])]
@@ -52,7 +52,7 @@ pub enum JobCommand {
     },
     /// Cancel a job
     #[command(
-        after_help = "Copies, scrubs, evacuations and balancing can be cancelled; what they have done so far stays.\n\nExamples:\n  \
+        after_help = "Copies, scrubs, evacuations, balancing and reductions can be cancelled; what they have done so far stays.\n\nExamples:\n  \
                             quoin --data /srv/a job cancel copy-7"
     )]
     Cancel {
@@ -86,7 +86,19 @@ fn path(id: &str) -> String {
 
 /// Follows a job. One that shrinks or reclaims is no longer there when it is done.
 fn watch(client: &Client, output: &Output, id: &str) -> Result<(), Failure> {
-    let mut job: Job = client.get(&path(id))?;
+    let job = client.get(&path(id))?;
+    let Some(job) = follow(client, output, job)? else { return Ok(()) };
+    // People have seen how it went; programs get the job itself.
+    if !output.is_for_people() {
+        output.show(&job, one);
+    }
+    completed(job)
+}
+
+/// Follows a job to its end, and tells how far it is. `None`: it is no longer there, and done; one that a restart ends may not
+/// be done, and is looked for in vain.
+pub(crate) fn follow(client: &Client, output: &Output, mut job: Job) -> Result<Option<Job>, Failure> {
+    let id = job.id.clone();
     let mut told = String::new();
     loop {
         let now = progress(&job);
@@ -95,25 +107,27 @@ fn watch(client: &Client, output: &Output, id: &str) -> Result<(), Failure> {
             told = now;
         }
         if job.state.is_ended() {
-            break;
+            return Ok(Some(job));
         }
         thread::sleep(WATCH_EVERY);
-        job = match client.get(&path(id)) {
+        job = match client.get(&path(&id)) {
             Ok(job) => job,
-            Err(failure) if failure.problem.status == ProblemKind::NotFound.status() => {
+            Err(failure)
+                if failure.problem.status == ProblemKind::NotFound.status() && job.survives_restart =>
+            {
                 output.say(&format!("{id}: done"));
-                return Ok(());
+                return Ok(None);
             }
             Err(failure) => return Err(failure),
         };
     }
-    // People have seen how it went; programs get the job itself.
-    if !output.is_for_people() {
-        output.show(&job, one);
-    }
-    // The exit code says whether the job was completed.
+}
+
+/// Fails unless the job was completed: the exit code says so.
+pub(crate) fn completed(job: Job) -> Result<(), Failure> {
     match job.state {
         JobState::Failed | JobState::Cancelled => {
+            let id = job.id;
             let why = job.error.unwrap_or_else(|| format!("job {id} was cancelled"));
             Err(Failure::new(
                 "job not completed",
@@ -148,7 +162,7 @@ fn optional(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
-fn one(job: &Job) -> String {
+pub(crate) fn one(job: &Job) -> String {
     let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let mut rows = vec![
         ("job", job.id.clone()),

@@ -4,11 +4,13 @@
 //! what, why and what next, and its exit code is 1, or 2 for a wrong command line. Decides nothing and stores nothing.
 //! Assumes that the data directory or the environment says where the array is.
 
+mod choice;
 mod client;
 mod command;
 mod compression;
 mod confirm;
 mod copy;
+mod deduplication;
 mod drive;
 mod drive_view;
 mod events;

@@ -2,8 +2,10 @@
 
 use crate::{
     Failure, Output,
+    choice::choice,
     client::{Client, segment},
     compression::parse_policy_compression,
+    deduplication::parse_policy_deduplication,
     output::{pairs, table},
     report::{each, list, show},
     size_text,
@@ -11,13 +13,15 @@ use crate::{
 };
 use clap::{Args, Subcommand};
 use quoin_api::{
-    Compliance, ComplianceState, Policy, PolicyCompression, PolicyCreate, PolicyUpdate, Reservation, Volume,
+    Compliance, ComplianceState, Policy, PolicyCompression, PolicyCreate, PolicyDeduplication, PolicyUpdate,
+    Reservation, Volume,
 };
+use std::fmt::Display;
 
 /// Commands about policies.
 #[derive(Subcommand, Debug)]
 pub enum PolicyCommand {
-    /// Create a policy: how the data of its volumes is laid out, whether space is kept for all of it, and how it is compressed
+    /// Create a policy: how the data of its volumes is laid out, compressed and deduplicated, and whether space is kept for it
     #[command(
         after_help = "A layout tolerates as many failures as that of the pool at least, and no more than the journal. The \
                       array tells what is lacking if it cannot place it.\n\nWith --failures-to-tolerate the array chooses: \
@@ -26,11 +30,13 @@ pub enum PolicyCommand {
                       data as there are fault domains for, one of them left free from five on.\n\nWith \
                       --force-provisioning it places what it can, with fewer columns or tolerating fewer failures, and makes \
                       that good when drives are added.\n\nWith --reservation thick its volumes become thick, with thin thin; \
-                      with --compression, what is written to them from then on is compressed so. A volume that is set \
+                      with --compression, what is written to them from then on is compressed so; with --dedup on, \
+                      blocks of it with the same content are stored once. A volume that is set \
                       otherwise by itself stays so, and is shown.\n\nExamples:\n  \
                       quoin --data /srv/a policy create log --layout mirror\n  \
                       quoin --data /srv/a policy create gold --failures-to-tolerate 2 --reservation thick\n  \
                       quoin --data /srv/a policy create packed --compression zstd\n  \
+                      quoin --data /srv/a policy create desktops --dedup on --compression lz4\n  \
                       quoin --data /srv/a policy create wide --layout 8+1 --force-provisioning"
     )]
     Create {
@@ -47,6 +53,9 @@ pub enum PolicyCommand {
         /// Compress what is written to its volumes: off, lz4 or zstd [default: each volume is as it was made]
         #[arg(long, value_name = "KIND", value_parser = parse_policy_compression)]
         compression: Option<PolicyCompression>,
+        /// Deduplicate what is written to its volumes: on or off [default: each volume is as it was made]
+        #[arg(long = "dedup", value_name = "KIND", value_parser = parse_policy_deduplication)]
+        deduplication: Option<PolicyDeduplication>,
     },
     /// List all policies
     #[command(after_help = "Examples:\n  quoin --data /srv/a policy list")]
@@ -67,6 +76,7 @@ pub enum PolicyCommand {
                       quoin --data /srv/a policy set gold --layout raid5\n  \
                       quoin --data /srv/a policy set gold --reservation thin\n  \
                       quoin --data /srv/a policy set gold --compression lz4\n  \
+                      quoin --data /srv/a policy set gold --dedup on\n  \
                       quoin --data /srv/a policy set wide --no-force-provisioning"
     )]
     Set {
@@ -86,6 +96,9 @@ pub enum PolicyCommand {
         /// Compress what is written to its volumes: off, lz4, zstd or any, which leaves volumes as they are
         #[arg(long, value_name = "KIND", value_parser = parse_policy_compression)]
         compression: Option<PolicyCompression>,
+        /// Deduplicate what is written to its volumes: on, off or any, which leaves volumes as they are
+        #[arg(long = "dedup", value_name = "KIND", value_parser = parse_policy_deduplication)]
+        deduplication: Option<PolicyDeduplication>,
     },
     /// Delete policies that no volume has
     #[command(after_help = "Examples:\n  quoin --data /srv/a policy delete gold")]
@@ -101,7 +114,7 @@ pub enum PolicyCommand {
 #[group(required = false, multiple = false)]
 pub struct Layouts {
     /// mirror, mirror-3, mirror-4, raid5 (3+1), raid6 (4+2), data+parity columns such as 8+2, or wide
-    #[arg(long, required_unless_present_any = ["failures_to_tolerate", "reservation", "compression"])]
+    #[arg(long, required_unless_present_any = ["failures_to_tolerate", "reservation", "compression", "deduplication"])]
     layout: Option<String>,
     /// Failures of fault domains to tolerate
     #[arg(long, value_name = "N")]
@@ -122,14 +135,13 @@ pub struct NewLayouts {
 
 fn parse_reservation(text: &str) -> Result<Reservation, String> {
     let all = [Reservation::Any, Reservation::Thin, Reservation::Thick];
-    let found = all.into_iter().find(|kind| kind.to_string() == text);
-    found.ok_or_else(|| format!("{text:?} is no reservation; write thick, thin or any"))
+    choice(all, text, ("reservation", "thick, thin or any"))
 }
 
 /// Runs a command about policies.
 pub(crate) fn run(client: &Client, output: &Output, command: PolicyCommand) -> Result<(), Failure> {
     match command {
-        PolicyCommand::Create { name, what, force_provisioning, reservation, compression } => {
+        PolicyCommand::Create { name, what, force_provisioning, reservation, compression, deduplication } => {
             let Layouts { layout, failures_to_tolerate } = what;
             let request = PolicyCreate {
                 name,
@@ -138,6 +150,7 @@ pub(crate) fn run(client: &Client, output: &Output, command: PolicyCommand) -> R
                 force_provisioning,
                 reservation: reservation.unwrap_or_default(),
                 compression: compression.unwrap_or_default(),
+                deduplication: deduplication.unwrap_or_default(),
             };
             output.show(&client.post::<Policy>("/policies", &request)?, one);
         }
@@ -151,12 +164,19 @@ pub(crate) fn run(client: &Client, output: &Output, command: PolicyCommand) -> R
             no_force_provisioning,
             reservation,
             compression,
+            deduplication,
         } => {
             let NewLayouts { layout, failures_to_tolerate } = what;
             let force_provisioning =
                 (force_provisioning || no_force_provisioning).then_some(force_provisioning);
-            let request =
-                PolicyUpdate { layout, failures_to_tolerate, force_provisioning, reservation, compression };
+            let request = PolicyUpdate {
+                layout,
+                failures_to_tolerate,
+                force_provisioning,
+                reservation,
+                compression,
+                deduplication,
+            };
             output.show(&client.patch::<Policy>(&path(&name), &request)?, one);
         }
         PolicyCommand::Delete { names } => each(output, &names, |name| {
@@ -189,6 +209,7 @@ fn many(policies: &[Policy]) -> String {
             now(p),
             p.reservation.to_string(),
             p.compression.to_string(),
+            p.deduplication.to_string(),
             p.volumes.to_string(),
             p.converting.to_string(),
         ]
@@ -200,6 +221,7 @@ fn many(policies: &[Policy]) -> String {
         "placed",
         "reservation",
         "compression",
+        "deduplication",
         "volumes",
         "converting",
     ];
@@ -216,6 +238,7 @@ fn one(policy: &Policy) -> String {
         ("forced provisioning", forced.to_owned()),
         ("reservation", policy.reservation.to_string()),
         ("compression", policy.compression.to_string()),
+        ("deduplication", policy.deduplication.to_string()),
         ("volumes", policy.volumes.to_string()),
         ("converting", policy.converting.to_string()),
         ("reduced", policy.reduced.to_string()),
@@ -281,18 +304,22 @@ fn differences(volume: &Volume, found: &Compliance) -> Vec<String> {
         _ => {}
     }
     let compression = volume.compression.zip(found.compression.wanted());
-    if let Some((now, wanted)) = compression.filter(|(now, wanted)| now != wanted) {
-        differences.push(format!(
-            "compression {now}, and its policy says {wanted}: quoin volume set --compression {wanted}"
-        ));
-    }
+    differences.extend(difference("compression", "--compression", compression));
+    let deduplication = volume.deduplication.zip(found.deduplication.wanted());
+    differences.extend(difference("deduplication", "--dedup", deduplication));
     differences
+}
+
+/// What a volume has otherwise than its policy says, if it is so, and the option that changes it.
+fn difference<T: PartialEq + Display>(what: &str, option: &str, found: Option<(T, T)>) -> Option<String> {
+    let (now, wanted) = found.filter(|(now, wanted)| now != wanted)?;
+    Some(format!("{what} {now}, and its policy says {wanted}: quoin volume set {option} {wanted}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quoin_api::Compression;
+    use quoin_api::{Compression, Deduplication};
     use serde_json::json;
 
     fn volume(thick: bool, compression: Option<Compression>) -> Volume {
@@ -315,6 +342,7 @@ mod tests {
             tolerates: 1,
             reservation: Reservation::Any,
             compression: PolicyCompression::Any,
+            deduplication: PolicyDeduplication::Any,
             percent: 41.23,
             left_bytes: 12 << 30,
             bytes_per_s: Some(180 << 20),
@@ -344,6 +372,15 @@ mod tests {
             ),
             "THIN, and its policy says thick: quoin volume set --thick; compression off, and its policy says zstd: \
              quoin volume set --compression zstd"
+        );
+        let mut v1 = volume(true, Some(Compression::Lz4));
+        v1.deduplication = Some(Deduplication::Off);
+        let mut differs = differs(Reservation::Any, PolicyCompression::Off);
+        differs.deduplication = PolicyDeduplication::On;
+        assert_eq!(
+            compliance(&v1, &differs),
+            "compression lz4, and its policy says off: quoin volume set --compression off; deduplication off, and its \
+             policy says on: quoin volume set --dedup on"
         );
     }
 }

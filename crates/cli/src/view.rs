@@ -97,6 +97,11 @@ fn tags(volume: &Volume) -> String {
     joined(&tags, |(key, value)| format!("{key}={value}"))
 }
 
+/// What is not known while the pool is offline.
+fn known(value: Option<impl std::fmt::Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
 pub(crate) fn volume(volume: &Volume) -> String {
     let mut rows = vec![
         ("volume", volume.name.clone()),
@@ -106,7 +111,8 @@ pub(crate) fn volume(volume: &Volume) -> String {
         ("freed by delete", optional_size(volume.freed_by_delete_bytes)),
         ("kind", kind(volume)),
         ("reserved", optional_size(volume.reserved_bytes)),
-        ("compression", volume.compression.map_or_else(|| "-".to_owned(), |way| way.to_string())),
+        ("compression", known(volume.compression)),
+        ("deduplication", known(volume.deduplication)),
         ("block", format!("{} bytes", volume.block_bytes)),
         ("created", utc_text(volume.created_ms)),
         ("host:lun", seen_by(volume)),

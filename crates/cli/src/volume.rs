@@ -5,6 +5,8 @@ use crate::{
     client::{Client, segment},
     compression::parse_compression,
     copy::{self, CANCEL_EXAMPLES, COPIES_EXAMPLES, COPY_EXAMPLES, CopyArgs},
+    deduplication::parse_deduplication,
+    job,
     listing::ListArgs,
     parse_size,
     recycle_bin::deleted_text,
@@ -15,7 +17,7 @@ use crate::{
     view,
 };
 use clap::{Args, Subcommand};
-use quoin_api::{CloneCreate, Compression, Volume, VolumeCreate, VolumeUpdate};
+use quoin_api::{CloneCreate, Compression, Deduplication, Job, Volume, VolumeCreate, VolumeUpdate};
 use std::collections::BTreeMap;
 
 /// Commands for volumes.
@@ -28,7 +30,8 @@ pub enum VolumeCommand {
                             A thick volume reserves its whole size, so that its writes never fail because other \
                             volumes filled the pool.\n\nWith --compression lz4, what is written takes less space for little work. With zstd it is \
                             compressed by LZ4 when it is written, and better when it is written again in the background. \
-                            What does not get shorter is stored as it is.\n\nIn a pool of several slices a new volume goes to the slice whose \
+                            What does not get shorter is stored as it is.\n\nWith --dedup on, blocks of 8 KiB that have the same content as \
+                            others, of this volume or of others with it on, take no space of their own. It works beside compression.\n\nIn a pool of several slices a new volume goes to the slice whose \
                             volumes take the least. Copies between volumes of one slice share blocks; those between \
                             slices move data.\n\nSeveral volumes get the same size and options. Each outcome is \
                             reported; a failure does not stop the others.\n\nExamples:\n  \
@@ -38,38 +41,11 @@ pub enum VolumeCommand {
                             quoin --data /srv/a volume create v3 --size 4G --thick --tag app=db1\n  \
                             quoin --data /srv/a volume create v4 --size 4G --folder prod/sql\n  \
                             quoin --data /srv/a volume create logs --size 100G --compression zstd\n  \
+                            quoin --data /srv/a volume create desktop1 desktop2 --size 40G --dedup on\n  \
                             quoin --data /srv/a volume create v5 --size 4G --near v1\n  \
                             quoin --data /srv/a volume create db1-log --size 20G --policy log"
     )]
-    Create {
-        /// Names: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
-        #[arg(id = "name", value_name = "NAME", required = true)]
-        names: Vec<String>,
-        /// Size of each volume
-        #[arg(long, value_parser = parse_size)]
-        size: Size,
-        /// Logical block size in bytes: 512 or 4096
-        #[arg(long, default_value_t = 512, value_name = "BYTES")]
-        block_size: u32,
-        /// Reserve space for the whole volume in the pool
-        #[arg(long)]
-        thick: bool,
-        /// Add a tag; repeatable
-        #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
-        tags: Vec<(String, String)>,
-        /// Folder of the volume
-        #[arg(long, value_name = "PATH", default_value = "")]
-        folder: String,
-        /// Put it into the slice of this volume
-        #[arg(long, value_name = "VOLUME")]
-        near: Option<String>,
-        /// What the array does for it: see quoin policy [default: the layout of the pool]
-        #[arg(long, value_name = "POLICY")]
-        policy: Option<String>,
-        /// Compress what is written to it: off, lz4 or zstd [default: as its policy says, or off]
-        #[arg(long, value_name = "KIND", value_parser = parse_compression)]
-        compression: Option<Compression>,
-    },
+    Create(CreateArgs),
     /// List volumes; filters narrow the list
     #[command(after_help = "Examples:\n  quoin --data /srv/a volume list\n  \
                             quoin --data /srv/a volume list --folder prod --tag app=db1\n  \
@@ -166,14 +142,16 @@ pub enum VolumeCommand {
         /// New name
         new_name: String,
     },
-    /// Change provisioning, compression, tags, folder, policy, template state or write protection of a volume
+    /// Change provisioning, compression, deduplication, tags, folder, policy, template state or write protection of a volume
     #[command(
         group = clap::ArgGroup::new("what").required(true).multiple(true).
-            args(["thick", "thin", "compression", "tags", "untag", "folder", "policy", "template", "no_template", "read_only", "writable"]),
+            args(["thick", "thin", "compression", "deduplication", "tags", "untag", "folder", "policy", "template", "no_template", "read_only", "writable"]),
         after_help = "A template is a write-protected volume to make clones of; its size and content cannot change. A \
                       volume to which a connected client may write becomes a template or read-only only with --force.\n\nWith another compression, what is written from then on is \
-                      compressed so. What the volume has stays as it is until the array moves it.\n\nExamples:\n  quoin --data /srv/a volume set v1 --thick\n  \
+                      compressed so; with --dedup on, it is deduplicated. What the volume has stays as it is until it is reduced: \
+                      quoin volume reduce.\n\nExamples:\n  quoin --data /srv/a volume set v1 --thick\n  \
                       quoin --data /srv/a volume set v1 --compression lz4\n  \
+                      quoin --data /srv/a volume set v1 --dedup on\n  \
                       quoin --data /srv/a volume set v1 --tag app=db1 --untag old\n  \
                       quoin --data /srv/a volume set v1 --folder prod/sql\n  \
                       quoin --data /srv/a volume set v1 --folder /      # removes it from its folder\n  \
@@ -181,6 +159,25 @@ pub enum VolumeCommand {
                       quoin --data /srv/a volume set v1 --policy log   # what it has is moved in the background"
     )]
     Set(SetArgs),
+    /// Compress and deduplicate what a volume has, as it is set
+    #[command(
+        after_help = "What was written before the volume was compressed or deduplicated is stored as it was then. So is what was \
+                      written faster than it could be compressed. This reduces it in the background, beside hosts, and gives way to \
+                      them. Snapshots that share blocks with the volume gain too. Only what was written since the last \
+                      snapshot or clone is deduplicated.\n\nIt is a job: quoin job list shows it, quoin job watch follows it, and \
+                      quoin job cancel cancels it. A restart of the array ends it. What was done stays, and it can be begun \
+                      again.\n\nExamples:\n  \
+                      quoin --data /srv/a volume set v1 --compression zstd && quoin --data /srv/a volume reduce v1\n  \
+                      quoin --data /srv/a volume reduce v1 --wait\n  \
+                      quoin --data /srv/a volume reduce v1 -o json | jq .id"
+    )]
+    Reduce {
+        /// The volume, snapshot or clone
+        name: String,
+        /// Wait until it is done, and show how far it is
+        #[arg(long)]
+        wait: bool,
+    },
     /// Delete volumes; the recycle bin keeps them for a while
     #[command(
         after_help = "A deleted volume can be restored for a day, or for the time that quoin recycle-bin set \
@@ -205,6 +202,41 @@ pub enum VolumeCommand {
     },
 }
 
+/// Options of `quoin volume create`.
+#[derive(Args, Debug)]
+pub struct CreateArgs {
+    /// Names: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'
+    #[arg(id = "name", value_name = "NAME", required = true)]
+    names: Vec<String>,
+    /// Size of each volume
+    #[arg(long, value_parser = parse_size)]
+    size: Size,
+    /// Logical block size in bytes: 512 or 4096
+    #[arg(long, default_value_t = 512, value_name = "BYTES")]
+    block_size: u32,
+    /// Reserve space for the whole volume in the pool
+    #[arg(long)]
+    thick: bool,
+    /// Add a tag; repeatable
+    #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
+    tags: Vec<(String, String)>,
+    /// Folder of the volume
+    #[arg(long, value_name = "PATH", default_value = "")]
+    folder: String,
+    /// Put it into the slice of this volume
+    #[arg(long, value_name = "VOLUME")]
+    near: Option<String>,
+    /// What the array does for it: see quoin policy [default: the layout of the pool]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+    /// Compress what is written to it: off, lz4 or zstd [default: as its policy says, or off]
+    #[arg(long, value_name = "KIND", value_parser = parse_compression)]
+    compression: Option<Compression>,
+    /// Deduplicate what is written to it: on or off [default: as its policy says, or off]
+    #[arg(long = "dedup", value_name = "KIND", value_parser = parse_deduplication)]
+    deduplication: Option<Deduplication>,
+}
+
 /// Options of `quoin volume set`.
 #[derive(Args, Debug)]
 pub struct SetArgs {
@@ -219,6 +251,9 @@ pub struct SetArgs {
     /// Compress what is written from now on: off, lz4 or zstd
     #[arg(long, value_name = "KIND", value_parser = parse_compression)]
     compression: Option<Compression>,
+    /// Deduplicate what is written from now on: on or off
+    #[arg(long = "dedup", value_name = "KIND", value_parser = parse_deduplication)]
+    deduplication: Option<Deduplication>,
     /// Add a tag; repeatable
     #[arg(long = "tag", value_name = "KEY=VALUE", value_parser = parse_tag)]
     tags: Vec<(String, String)>,
@@ -251,28 +286,7 @@ pub struct SetArgs {
 /// Runs a command about volumes.
 pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -> Result<(), Failure> {
     match command {
-        VolumeCommand::Create { names, size, block_size, thick, tags, folder, near, policy, compression } => {
-            let tags: BTreeMap<_, _> = tags.into_iter().collect();
-            let (size_bytes, block_bytes) = (size.0, block_size);
-            let create = |name: &str| {
-                let name = name.to_owned();
-                let (tags, folder) = (tags.clone(), folder.clone());
-                let (near, policy) = (near.clone(), policy.clone());
-                let request = VolumeCreate {
-                    name,
-                    size_bytes,
-                    block_bytes,
-                    thick,
-                    tags,
-                    folder,
-                    near,
-                    policy,
-                    compression,
-                };
-                client.post("/volumes", &request)
-            };
-            create_each(output, &names, create, view::volume, view::volumes)
-        }
+        VolumeCommand::Create(args) => create(client, output, args),
         VolumeCommand::List(filters) => list(client, output, &filters.path(), view::volumes),
         VolumeCommand::Show { name } => show(client, output, &path(&name), view::volume),
         VolumeCommand::Clone { source, new_name, thick, tags, folder } => {
@@ -294,12 +308,32 @@ pub(crate) fn volume(client: &Client, output: &Output, command: VolumeCommand) -
             change(client, output, &name, VolumeUpdate { name: Some(new_name), ..VolumeUpdate::default() })
         }
         VolumeCommand::Set(args) => set(client, output, args),
+        VolumeCommand::Reduce { name, wait } => reduce(client, output, &name, wait),
         VolumeCommand::Delete { names, unmap, force, now } => each(output, &names, |name| {
             client.delete(&format!("{}?unmap={unmap}&force={force}&now={now}", path(name)))?;
             output.say(&deleted_text(client, &format!("volume {name}"), now, name));
             Ok(())
         }),
     }
+}
+
+/// Creates volumes that have all but their names in common.
+fn create(client: &Client, output: &Output, args: CreateArgs) -> Result<(), Failure> {
+    let like = VolumeCreate {
+        name: String::new(),
+        size_bytes: args.size.0,
+        block_bytes: args.block_size,
+        thick: args.thick,
+        tags: args.tags.into_iter().collect(),
+        folder: args.folder,
+        near: args.near,
+        policy: args.policy,
+        compression: args.compression,
+        deduplication: args.deduplication,
+    };
+    let create =
+        |name: &str| client.post("/volumes", &VolumeCreate { name: name.to_owned(), ..like.clone() });
+    create_each(output, &args.names, create, view::volume, view::volumes)
 }
 
 /// Grows a volume, and refuses to shrink it: a user of "grow" does not expect to lose data.
@@ -323,6 +357,7 @@ fn set(client: &Client, output: &Output, args: SetArgs) -> Result<(), Failure> {
     let update = VolumeUpdate {
         thick: (args.thick || args.thin).then_some(args.thick),
         compression: args.compression,
+        deduplication: args.deduplication,
         tags: (!tags.is_empty()).then_some(tags),
         folder: args.folder,
         policy: args.policy,
@@ -332,6 +367,18 @@ fn set(client: &Client, output: &Output, args: SetArgs) -> Result<(), Failure> {
         ..VolumeUpdate::default()
     };
     change(client, output, &args.name, update)
+}
+
+/// Reduces what a volume has. It goes on without this process.
+fn reduce(client: &Client, output: &Output, name: &str, wait: bool) -> Result<(), Failure> {
+    let begun: Job = client.post(&format!("{}/reduce", path(name)), &serde_json::json!({}))?;
+    if !wait {
+        output.show(&begun, job::one);
+        return Ok(());
+    }
+    let Some(ended) = job::follow(client, output, begun)? else { return Ok(()) };
+    output.show(&ended, job::one);
+    job::completed(ended)
 }
 
 fn path(name: &str) -> String {

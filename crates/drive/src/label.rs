@@ -16,7 +16,7 @@ use zerocopy::{
 };
 
 /// The on-disk format this code reads and writes.
-pub const FORMAT_VERSION: u32 = 12;
+pub const FORMAT_VERSION: u32 = 13;
 /// Size of a label.
 pub const LABEL_BYTES: usize = 4096;
 /// Where the two copies of the label are.

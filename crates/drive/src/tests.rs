@@ -92,7 +92,7 @@ fn the_bytes_of_a_label_are_the_documented_ones() {
     let (_, disks) = pool(1, 1);
     let bytes = disks[0].peek(65536, LABEL_BYTES);
     assert_eq!(bytes, disks[0].peek(0, LABEL_BYTES));
-    assert_eq!(&bytes[..16], b"QUOINDRV\x0c\0\0\0\0\0\0\0");
+    assert_eq!(&bytes[..16], b"QUOINDRV\x0d\0\0\0\0\0\0\0");
     assert_eq!(&bytes[48..53], b"tank\0");
     assert_eq!(bytes[112..120], LEN_BYTES.to_le_bytes());
     assert_eq!(bytes[120..124], SLAB_BYTES.to_le_bytes());

@@ -17,9 +17,9 @@ mod report;
 mod scan;
 mod seen;
 
-/// What of it applies to an array today.
-pub const SO_FAR: &str =
-    "An array stores data without reduction so far: what is said of no reduction applies.";
+/// Which volumes store data so.
+pub const WHICH_VOLUMES: &str =
+    "Volumes with --compression and --dedup on store data so, in blocks of 8 KiB; all others as it is.";
 /// What needs space besides.
 pub const BESIDE: &str = "The journal, the reserve and room to grow come on top.";
 

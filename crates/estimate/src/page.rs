@@ -37,7 +37,7 @@ pub fn page(estimate: &Estimate, block_bytes: u32) -> String {
                 p {
                     (size(all.read_bytes)) " read of " (size(all.logical_bytes)) " in " (all.files) " files, of which "
                     (size(all.hole_bytes)) " are holes. "
-                    (estimate.quality()) " " (crate::SO_FAR)
+                    (estimate.quality()) " " (crate::WHICH_VOLUMES)
                 }
                 @for (dedup, title) in charts(all) {
                     h2 { (title) }

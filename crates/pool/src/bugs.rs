@@ -142,6 +142,18 @@ pub enum Bug {
     RepackUntold = 300,
     /// What is packed gets the checksum of another block.
     PackNextChecksum = 301,
+    /// A block is taken for the twin of another because the index of fingerprints says so.
+    TrustIndex = 302,
+    /// A block whose number was dropped is taken for the twin of another.
+    ShareDropped = 303,
+    /// The layer that had the only reference to a block does not learn that it is lent.
+    ForgetBearer = 304,
+    /// Blocks with one reference are lent while hosts were told that what they overwrite comes free.
+    LendWhenFull = 305,
+    /// References are added when blocks are published, while the same batch drops others.
+    ReferLate = 306,
+    /// A block is exchanged for its twin in the map of a layer whose entries the maps of forks may have.
+    ExchangeFrozen = 307,
     /// A change of the pool's drives is in force before the voters have it.
     MembersBeforeHardened = 100,
     /// A drive that is added is a member before its grant pages are written. A test of the pool finds it.

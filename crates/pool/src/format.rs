@@ -16,7 +16,7 @@ mod tests;
 mod words;
 
 pub(crate) use columns::{ColumnEntry, NO_DRIVE};
-pub(crate) use words::{BlockInfo, Dead, Location, SEGMENTS_END, ThinEntry};
+pub(crate) use words::{BlockInfo, Dead, Location, References, SEGMENTS_END, ThinEntry};
 
 /// The unit of metadata and of alignment on drives.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -117,7 +117,9 @@ pub(crate) struct Root {
     pub dirty_pages: U32,
     /// Generation of the newest table of members whose losses the segment table knows.
     pub members: U64,
-    pub reserved1: [u8; 128],
+    /// What fingerprints are made with.
+    pub fingerprint_key: [u8; 32],
+    pub reserved1: [u8; 96],
     pub crc: U64,
 }
 /// The most table slabs of a slice.

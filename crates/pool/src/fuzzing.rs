@@ -67,6 +67,10 @@ pub fn encoded_catalog(transaction: &Transaction) -> Vec<u8> {
                 let layers = image.layers.iter_mut().filter(|layer| layer.volume == volume);
                 layers.for_each(|layer| layer.compression = compression);
             }
+            Operation::Deduplicate { volume, is_on } => {
+                let layers = image.layers.iter_mut().filter(|layer| layer.volume == volume);
+                layers.for_each(|layer| layer.is_deduplicated = is_on);
+            }
             Operation::Prepare(_) => {}
         }
     }

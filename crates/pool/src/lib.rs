@@ -48,6 +48,7 @@ pub use lifecycle::{
     options::{FormatOptions, PoolOptions},
     pool::Pool,
     protection::{DriveSpace, Protection},
+    reducing::Reduction,
     spare::Spare,
     stats::{PoolStats, RecoveryStats, Removal, SliceSpace, VolumeStats},
 };

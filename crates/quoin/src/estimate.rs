@@ -4,7 +4,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quoin_base::Layout;
 use quoin_cli::{Failure, Format, Global, Output, parse_size, size_text, table};
 use quoin_estimate::{
-    BESIDE, Dedup, Estimate, EstimateError, EstimateOptions, Progress, Range, Reduced, SO_FAR, Scope, page,
+    BESIDE, Dedup, Estimate, EstimateError, EstimateOptions, Progress, Range, Reduced, Scope, WHICH_VOLUMES,
+    page,
 };
 use quoin_reduction::Codec;
 use std::{
@@ -25,8 +26,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Options of `quoin estimate`.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Reads only, and needs no array. An array stores data without reduction so far: what is said of no \
-                        reduction applies.\n\nEach PATH is a set of its own: a file, a device, or a directory with \
+    after_help = "Reads only, and needs no array. Volumes with --compression and --dedup on store data so, in blocks of \
+                        8 KiB; all others as it is.\n\nEach PATH is a set of its own: a file, a device, or a directory with \
                         all files below it on the same file system. Holes of sparse files are not read. A device or a file \
                         that changes meanwhile is read as it is at each moment.\n\n\
                         With --sample less is read. How well data is compressed is known well then. What deduplication saves \
@@ -213,7 +214,7 @@ fn with_progress(paths: &[PathBuf], options: &EstimateOptions) -> Result<Estimat
 /// An estimate for people.
 fn text(estimate: &Estimate, block_bytes: u32) -> String {
     let Estimate { all, sets, skipped, seconds, .. } = estimate;
-    let mut parts = vec![read(all, *seconds) + "\n" + &estimate.quality() + "\n" + SO_FAR];
+    let mut parts = vec![read(all, *seconds) + "\n" + &estimate.quality() + "\n" + WHICH_VOLUMES];
     parts.push(format!("Blocks of {}", size_text(block_bytes.into())) + "\n" + &options(all, block_bytes));
     if all.block_sizes().len() > 1 {
         parts.push("Block sizes: reduction ratio\n".to_owned() + &block_sizes(all));

@@ -209,6 +209,7 @@ async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Vo
         kind: OriginKind::Snapshot,
         thick: false,
         compression: None,
+        deduplication: None,
         tags: Tags::new(),
         folder: None,
         set: None,

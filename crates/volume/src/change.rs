@@ -1,5 +1,5 @@
-//! Changes of a volume that exists: name, tags, folder, size, whether the pool keeps space for it, how it is compressed, and
-//! whether it is a template.
+//! Changes of a volume that exists: name, tags, folder, size, whether the pool keeps space for it, how it is compressed,
+//! whether it is deduplicated, and whether it is a template.
 //!
 //! A volume grows in one transaction. It shrinks in three steps, so that a crash in between harms nothing: writers are
 //! fenced off the tail; one transaction gives the volume its new end and notes where the old one was; then the tail is
@@ -12,7 +12,7 @@
 
 use crate::{
     Assigned, BlockDevice, Folder, Tags, Volume, VolumeError, Volumes, check_name, check_tags,
-    error::refused, fence::Fence, record::VolumeRecord, spec::check_size,
+    error::refused, fence::Fence, record::VolumeRecord, reduction::reduce, spec::check_size,
 };
 use quoin_base::{Compression, VolumeId};
 use quoin_pool::{Pool, PoolError, Transaction};
@@ -32,6 +32,8 @@ pub struct VolumeChange {
     pub thick: Option<bool>,
     /// How what is written to it from now on is compressed.
     pub compression: Option<Compression>,
+    /// Whether what is written to it from now on is deduplicated.
+    pub deduplication: Option<bool>,
     /// All its tags, in place of those it has.
     pub tags: Option<Tags>,
     /// Another folder.
@@ -168,8 +170,8 @@ impl Volumes {
         Ok(volume)
     }
 
-    /// One transaction: the record, the space that is kept for it, how it is compressed, and its snapshots, which follow it to
-    /// another policy. Returns them with their new records.
+    /// One transaction: the record, the space that is kept for it, how it is compressed and deduplicated, and its snapshots,
+    /// which follow it to another policy. Returns them with their new records.
     fn all_of(
         &self,
         with: Transaction,
@@ -180,9 +182,7 @@ impl Volumes {
         if record.reserved_bytes() != before.reserved_bytes() {
             tx = tx.reserve(record.id, record.reserved_bytes());
         }
-        if let Some(compression) = change.compression {
-            tx = tx.compress(record.id, compression);
-        }
+        tx = reduce(tx, record.id, (change.compression, change.deduplication));
         match &change.policy {
             Some(policy) => {
                 let tx = tx.lay_out(record.id, policy.layout);
@@ -213,8 +213,8 @@ impl Volumes {
         (tx, followers)
     }
 
-    /// Lays out volumes anew whose policy is another one now, and makes those that hosts write to thick, thin or compressed if
-    /// it says so; commits `with` in the same transaction.
+    /// Lays out volumes anew whose policy is another one now, and makes those that hosts write to thick, thin, compressed or
+    /// deduplicated if it says so; commits `with` in the same transaction.
     ///
     /// # Errors
     /// [`VolumeError::CannotReserve`] if there is no room for what is promised to them, [`VolumeError::Trimming`] if one
@@ -229,8 +229,8 @@ impl Volumes {
         for volume in &volumes {
             tx = tx.lay_out(volume.id(), policy.layout);
             let before = volume.record();
-            if let Some(compression) = policy.compression.filter(|_| !before.is_snapshot()) {
-                tx = tx.compress(before.id, compression);
+            if !before.is_snapshot() {
+                tx = reduce(tx, before.id, (policy.compression, policy.deduplication));
             }
             let thick = policy.thick.filter(|thick| *thick != before.space.thick && !before.is_snapshot());
             let Some(thick) = thick else { continue };

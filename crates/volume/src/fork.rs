@@ -9,6 +9,7 @@ use crate::{
     error::refused,
     fence::Fence,
     record::{Guards, Labels, Space, VolumeRecord},
+    reduction::reduce,
     retention_clock::until_ms,
 };
 use quoin_base::Compression;
@@ -32,6 +33,8 @@ pub struct ForkSpec {
     pub thick: bool,
     /// How what is written to it is compressed; `None`: as its source.
     pub compression: Option<Compression>,
+    /// Whether what is written to it is deduplicated; `None`: as its source.
+    pub deduplication: Option<bool>,
     /// Its tags.
     pub tags: Tags,
     /// The folder it begins in; its source's if not given.
@@ -87,8 +90,9 @@ impl Volumes {
             (tx, clock) = (with_mark, Some(started));
         }
         // Each fork is checked, and becomes a part of one transaction.
-        for ForkSpec { source, name, kind, thick, compression, tags, folder, set, protected, retain } in specs
-        {
+        for spec in specs {
+            let reduction = (spec.compression, spec.deduplication);
+            let ForkSpec { source, name, kind, thick, tags, folder, set, protected, retain, .. } = spec;
             check_name(&name)?;
             check_tags(&tags)?;
             self.require_free(&name)?;
@@ -117,7 +121,7 @@ impl Volumes {
                 modified_ms: None,
                 ..from
             };
-            tx = with_own(record.put(tx.fork(source.id(), record.id), None), &record, compression);
+            tx = with_own(record.put(tx.fork(source.id(), record.id), None), &record, reduction);
             records.push(record);
         }
         // The pool makes all of them at one moment.
@@ -245,13 +249,13 @@ impl Volumes {
     }
 }
 
-/// Adds what a fork may have otherwise than its source: how it is compressed, and the space that is kept for it.
-fn with_own(mut tx: Transaction, record: &VolumeRecord, compression: Option<Compression>) -> Transaction {
-    if let Some(compression) = compression {
-        tx = tx.compress(record.id, compression);
-    }
-    if record.space.thick {
-        tx = tx.reserve(record.id, record.reserved_bytes());
-    }
-    tx
+/// Adds what a fork may have otherwise than its source: how it is compressed and deduplicated, and the space that is kept for
+/// it.
+fn with_own(
+    tx: Transaction,
+    record: &VolumeRecord,
+    reduction: (Option<Compression>, Option<bool>),
+) -> Transaction {
+    let tx = reduce(tx, record.id, reduction);
+    if record.space.thick { tx.reserve(record.id, record.reserved_bytes()) } else { tx }
 }

@@ -27,6 +27,7 @@ mod origin;
 mod part;
 mod record;
 mod recycle_bin;
+mod reduction;
 mod retention;
 mod retention_clock;
 mod slot;

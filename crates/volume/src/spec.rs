@@ -33,6 +33,8 @@ pub struct Assigned {
     pub thick: Option<bool>,
     /// How what is written to the volume is compressed; `None`: the policy does not say.
     pub compression: Option<Compression>,
+    /// Whether what is written to the volume is deduplicated; `None`: the policy does not say.
+    pub deduplication: Option<bool>,
 }
 
 impl VolumeSpec {

@@ -222,6 +222,11 @@ impl Volume {
         self.slot.get().ok()?.compression_of(self.id)
     }
 
+    /// Whether what is written to it is deduplicated; `None` while the pool is offline.
+    pub fn deduplication(&self) -> Option<bool> {
+        self.slot.get().ok()?.is_deduplicated(self.id)
+    }
+
     /// Its figures in the pool; `None` while the pool is offline.
     pub fn stats(&self) -> Option<VolumeStats> {
         self.slot.get().ok()?.volume_stats(self.id)

@@ -8,6 +8,7 @@ use crate::{
     known::{Bin, Known},
     marking::Marking,
     record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
+    reduction::reduce,
     retention_clock::RetentionClock,
 };
 use parking_lot::Mutex;
@@ -174,16 +175,17 @@ impl Volumes {
         let pool = self.pool()?;
         let id = near.map_or_else(|| pool.next_volume_id(), |near| pool.next_volume_id_near(near));
         // One transaction creates the address space, its record and its reservation.
-        let (layout, compression) = (spec.policy.layout, spec.policy.compression.unwrap_or_default());
+        let layout = spec.policy.layout;
+        // What is off stays off without being said.
+        let compression = spec.policy.compression.filter(|compression| *compression != Compression::Off);
+        let deduplication = spec.policy.deduplication.filter(|is_on| *is_on);
         let record = VolumeRecord::new(id, self.random_uuid(), self.world.wall_clock_ms(), spec);
         // One transaction: the address space, the record, and the space that is kept for it.
         let mut tx = record.put(with.create_volume(id), None);
         if layout.is_some() {
             tx = tx.lay_out(id, layout);
         }
-        if compression != Compression::Off {
-            tx = tx.compress(id, compression);
-        }
+        tx = reduce(tx, id, (compression, deduplication));
         if record.space.thick {
             tx = tx.reserve(id, record.reserved_bytes());
         }

@@ -9,7 +9,8 @@ use crate::{
     vol::{Named, Vol},
 };
 use quoin_api::{
-    Deletion, MappingCreate, OriginKind, RecycleBinRestore, SnapshotRetain, VolumeCreate, VolumeUpdate,
+    Compression, Deduplication, Deletion, MappingCreate, OriginKind, RecycleBinRestore, SnapshotRetain,
+    VolumeCreate, VolumeUpdate,
 };
 use quoin_array::{ArrayError, JobError};
 use quoin_base::SECTOR_BYTES;
@@ -152,10 +153,12 @@ impl Admin {
             let change = Change::new(format!("create {name}")).volume(&name, None, Some(vol));
             (model.begin(change), name)
         };
-        let (tags, folder) = Default::default();
-        let (near, policy, compression) = (None, None, None);
-        let request =
-            VolumeCreate { name, size_bytes, block_bytes, thick, tags, folder, near, policy, compression };
+        // Each of the ways to reduce it, and none.
+        let compression = Compression::ALL[number as usize % Compression::ALL.len()];
+        let deduplication = if number % 2 == 0 { Deduplication::On } else { Deduplication::Off };
+        let (compression, deduplication) = (Some(compression), Some(deduplication));
+        let ways = VolumeCreate { compression, deduplication, ..VolumeCreate::new(&name, size_bytes) };
+        let request = VolumeCreate { block_bytes, thick, ..ways };
         let outcome = self.shared.array.create_volume(request).await;
         let made = self.ended(number, outcome, &["cannot-reserve"])?;
         self.shared.totals.lock().created += u64::from(made.is_some());

@@ -95,6 +95,7 @@ impl Scenario {
             metadata_bytes: log_uniform(&mut rng, 64 * KIB, MIB),
             dirty_bytes: log_uniform(&mut rng, 96 * KIB, 512 * KIB),
             ahead_bytes: 256 * KIB,
+            index_bytes: 1 << 16,
             cache_bytes: if rng.random_bool(0.5) { 0 } else { MIB },
             destage_after: Duration::from_micros(log_uniform(&mut rng, 500, 300_000)),
             checkpoint_after: Duration::from_micros(log_uniform(&mut rng, 2_000, 1_000_000)),

@@ -4,7 +4,6 @@ use crate::{
     choices::Load,
     model::{CatalogModel, Change, History, OBJECT_KINDS, Window, volume_key},
     scenario::{Boot, Ending, VOLUME_END, log_uniform, windows},
-    stamp,
     totals::Totals,
 };
 use parking_lot::Mutex;
@@ -80,6 +79,11 @@ impl Shared {
     pub(crate) fn violated(&self, what: String) {
         self.violation.lock().get_or_insert(what);
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether volumes are deduplicated in this seed.
+    fn deduplicates(&self) -> bool {
+        self.model.lock().catalog.deduplicates
     }
 
     /// Whether more drives are away than the pool tolerates, or were until just now.
@@ -166,6 +170,9 @@ impl Client {
             8 => self.fork().await,
             9 if !self.shared.policies.is_on => self.copy().await,
             _ => {
+                if self.shared.deduplicates() && self.rng.random_bool(0.4) {
+                    self.reduce()?;
+                }
                 let micros = log_uniform(&mut self.rng, 10, 60_000);
                 self.shared.world.sleep(Duration::from_micros(micros)).await;
                 Ok(())
@@ -240,12 +247,16 @@ impl Client {
         let shared = self.shared.clone();
         let reserved = || shared.model.lock().catalog.reserved(volume).filter(|(bytes, _)| *bytes > 0);
         let promised = reserved();
-        let (id, value) = {
+        // What others wrote before, or itself, for deduplication to find.
+        let deduplicates = self.shared.deduplicates();
+        let again = (deduplicates && self.rng.random_bool(0.4)).then(|| self.rng.random());
+        let (id, data) = {
             let mut model = self.shared.model.lock();
-            let id = model.history.begin(volume.0, window, first, sectors, zero);
-            (id, model.history.value(id))
+            let history = &mut model.history;
+            let again = again.and_then(|pick| history.begin_again(volume.0, window, first, sectors, pick));
+            let id = again.unwrap_or_else(|| history.begin(volume.0, window, first, sectors, zero));
+            (id, history.content(id, at.first + u64::from(first), sectors))
         };
-        let data = stamp::content(value, volume.0, at.first + u64::from(first), sectors);
         let data = self.cut_up(data);
         let outcome = self.pool.write(volume, target.range().offset, data).await;
         self.shared.model.lock().history.end(id, outcome.is_ok());

@@ -25,6 +25,7 @@ mod known;
 mod leaving;
 mod model;
 mod policies;
+mod reduce;
 mod runner;
 mod scenario;
 mod scrubbing;

@@ -293,6 +293,8 @@ fn pool_options(rng: &mut ChaCha8Rng, seed: u64, slices: u8) -> PoolOptions {
         buffer_bytes: log_uniform(rng, 256 * KIB, 6 * MIB) * slices,
         metadata_bytes: log_uniform(rng, 32 * KIB, 512 * KIB) * slices,
         dirty_bytes: log_uniform(rng, 96 * KIB, 256 * KIB) * slices,
+        // Too little for most of what there is, or enough.
+        index_bytes: [64, 4 * KIB, MIB][seed as usize % 3] * slices,
         cache_bytes: cache_bytes(seed),
         ahead_bytes: ahead_bytes(seed),
         destage_after: Duration::from_micros(log_uniform(rng, 500, 200_000)),

@@ -104,6 +104,10 @@ crate::figures! {
         layouts_given,
         /// Times all volumes had the pool's layout again, and nothing lay otherwise.
         layout_checks,
+        /// Times that the reduction of what a volume has was begun.
+        reductions,
+        /// Blocks that became references to others with the same content.
+        deduplicated_blocks,
         /// Blocks stored compressed.
         compressed_blocks,
         /// Blocks of compressed volumes that were stored as they are.
@@ -179,6 +183,7 @@ impl Totals {
         self.ahead_unused_bytes += stats.ahead_unused_bytes;
         self.destaged_blocks += stats.destaged_blocks;
         self.overlapped_blocks += stats.overlapped_blocks;
+        self.deduplicated_blocks += stats.deduplicated_blocks;
         self.compressed_blocks += stats.compressed_blocks;
         self.incompressible_blocks += stats.incompressible_blocks;
         self.recompressed_blocks += stats.recompressed_blocks;

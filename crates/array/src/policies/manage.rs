@@ -4,12 +4,16 @@ use super::{Policies, PolicyRecord};
 use crate::{
     Array, ArrayError, PolicyError,
     compression::{of_api, to_api, told as compression_text},
+    deduplication::told as deduplication_text,
     events::Told,
     origin::is_snapshot,
     progress::Progress,
     record::{POLICY_OBJECT, decode},
 };
-use quoin_api::{self as api, ComplianceState, DEFAULT_POLICY, PolicyCompression, Reservation};
+use quoin_api::{
+    self as api, ComplianceState, DEFAULT_POLICY, Deduplication, PolicyCompression, PolicyDeduplication,
+    Reservation,
+};
 use quoin_base::Layout;
 use quoin_pool::{Pool, Transaction, VolumeLayout};
 use quoin_volume::{Assigned, Volume, check_name};
@@ -42,7 +46,8 @@ impl Array {
         let turn = self.catalog().turn().await;
         let pool = self.pool()?;
         let api::PolicyCreate { name, layout, failures_to_tolerate, force_provisioning, .. } = request;
-        let (reservation, compression) = (request.reservation, request.compression);
+        let reservation = request.reservation;
+        let (compression, deduplication) = (request.compression.wanted(), request.deduplication.wanted());
         check_name(&name).map_err(PolicyError::Name)?;
         {
             let policies = self.policies();
@@ -56,23 +61,29 @@ impl Array {
         let asked = asked_for(&pool, &name, layout, failures_to_tolerate)?;
         let layout = match asked {
             Some(layout) => layout,
-            None if reservation != Reservation::Any || compression != PolicyCompression::Any => {
-                pool.protection().layout
-            }
+            None if reservation != Reservation::Any => pool.protection().layout,
+            None if compression.is_some() || deduplication.is_some() => pool.protection().layout,
             None => return Err(PolicyError::OneOfTwo { name }.into()),
         };
         require_possible(&pool, &name, layout, force_provisioning)?;
         let created_ms = self.world().wall_clock_ms();
         let (layout_text, thick) = (layout.to_string(), thick(reservation));
-        let compression = compression.wanted();
-        let record =
-            PolicyRecord { name, layout: layout_text, force_provisioning, thick, compression, created_ms };
+        let record = PolicyRecord {
+            name,
+            layout: layout_text,
+            force_provisioning,
+            thick,
+            compression,
+            deduplication,
+            created_ms,
+        };
         let text = format!("created: {}", described(&record, layout));
         let own = Told::new(format!("policy {}", record.name), text)
             .with("layout", &record.layout)
             .with("force_provisioning", force_provisioning)
             .with("reservation", reservation.to_string())
-            .with("compression", record.compression().to_string());
+            .with("compression", record.compression().to_string())
+            .with("deduplication", record.deduplication().to_string());
         self.commit_told(&turn, record.put(Transaction::new()), own).await?;
         self.policies().by_name.insert(record.name.clone(), record.clone());
         self.policy_view(&record)
@@ -118,30 +129,40 @@ impl Array {
             return Err(PolicyError::IsDefault.into());
         }
         let before = self.policy(name)?;
-        let api::PolicyUpdate { layout, failures_to_tolerate, force_provisioning, reservation, compression } =
-            request;
+        let api::PolicyUpdate { layout, failures_to_tolerate, force_provisioning, reservation, .. } = request;
+        let compression = request.compression.unwrap_or(before.compression()).wanted();
+        let deduplication = request.deduplication.unwrap_or(before.deduplication()).wanted();
         let asked = asked_for(&pool, name, layout, failures_to_tolerate)?;
         let layout = asked.map_or_else(|| before.layout(), Ok)?;
         let force_provisioning = force_provisioning.unwrap_or(before.force_provisioning);
         require_possible(&pool, name, layout, force_provisioning)?;
         let reservation = reservation.unwrap_or(before.reservation());
         let (layout_text, thick) = (layout.to_string(), thick(reservation));
-        let compression = compression.unwrap_or(before.compression()).wanted();
-        let record =
-            PolicyRecord { layout: layout_text, force_provisioning, thick, compression, ..before.clone() };
+        let record = PolicyRecord {
+            layout: layout_text,
+            force_provisioning,
+            thick,
+            compression,
+            deduplication,
+            ..before.clone()
+        };
         let text = format!("changed: {}; its volumes are converted", described(&record, layout));
         let own = Told::new(format!("policy {name}"), text)
             .change("layout", &before.layout, &record.layout)
             .change("force_provisioning", before.force_provisioning, force_provisioning)
             .change("reservation", before.reservation().to_string(), reservation.to_string())
-            .change("compression", before.compression().to_string(), record.compression().to_string());
+            .change("compression", before.compression().to_string(), record.compression().to_string())
+            .change("deduplication", before.deduplication().to_string(), record.deduplication().to_string());
         if !own.changes.is_empty() {
             let (tx, staged) = self.stage_with(&turn, record.put(Transaction::new()), own);
             let layout = own_layout(&pool, layout);
             // Volumes that were made otherwise by themselves stay so while the policy says what it said.
             let thick = thick.filter(|_| record.thick != before.thick);
             let compression = compression.filter(|_| record.compression != before.compression).map(of_api);
-            let assigned = Assigned { name: Some(name.to_owned()), layout, thick, compression };
+            let deduplication = deduplication.filter(|_| record.deduplication != before.deduplication);
+            let deduplication = deduplication.map(Deduplication::is_on);
+            let assigned =
+                Assigned { name: Some(name.to_owned()), layout, thick, compression, deduplication };
             let changed = self.volumes().lay_out(&assigned, tx).await;
             changed.map_err(ArrayError::not("policy not changed"))?;
             self.log().saved(staged);
@@ -171,7 +192,8 @@ impl Array {
             .without("layout", &record.layout)
             .without("force_provisioning", record.force_provisioning)
             .without("reservation", record.reservation().to_string())
-            .without("compression", record.compression().to_string());
+            .without("compression", record.compression().to_string())
+            .without("deduplication", record.deduplication().to_string());
         self.commit_told(&turn, Transaction::new().delete(POLICY_OBJECT, name), own).await?;
         self.policies().by_name.remove(name);
         Ok(())
@@ -183,8 +205,10 @@ impl Array {
         let (record, pool) = (self.policy(&name)?, self.pool()?);
         let layout = record.layout()?;
         require_possible(&pool, &name, layout, record.force_provisioning)?;
+        let (layout, thick) = (own_layout(&pool, layout), record.thick);
         let compression = record.compression.map(of_api);
-        Ok(Assigned { name: Some(name), layout: own_layout(&pool, layout), thick: record.thick, compression })
+        let deduplication = record.deduplication.map(Deduplication::is_on);
+        Ok(Assigned { name: Some(name), layout, thick, compression, deduplication })
     }
 
     /// The policy that a volume gets in place of another one; `None` if it keeps its own.
@@ -208,14 +232,20 @@ impl Array {
         self.policies().by_name.get(&volume.policy()?)?.compression
     }
 
+    /// Whether the policy of a volume says that it is deduplicated, or that it is not.
+    pub(crate) fn policy_deduplication(&self, volume: &Volume) -> Option<Deduplication> {
+        self.policies().by_name.get(&volume.policy()?)?.deduplication
+    }
+
     /// Whether a volume is as its policy says; `None` while the pool is offline.
     pub(crate) fn compliance(&self, volume: &Volume) -> Option<api::Compliance> {
         let found = self.pool().ok()?.volume_layout(volume.id())?;
         let thick = self.policy_thick(volume).filter(|_| !is_snapshot(volume));
         let compression = self.policy_compression(volume).filter(|_| !is_snapshot(volume));
-        let now = volume.compression().map(to_api);
+        let deduplication = self.policy_deduplication(volume).filter(|_| !is_snapshot(volume));
         let differs = thick.is_some_and(|thick| thick != volume.is_thick())
-            || compression.is_some_and(|wanted| now.is_some_and(|now| now != wanted));
+            || is_other(compression, volume.compression().map(to_api))
+            || is_other(deduplication, volume.deduplication().map(Deduplication::from));
         let policies = self.policies();
         let compliance = compliance(&found, policies.converting.get(&volume.id()));
         Some(api::Compliance {
@@ -225,6 +255,7 @@ impl Array {
             },
             reservation: reservation(thick),
             compression: compression.into(),
+            deduplication: deduplication.into(),
             ..compliance
         })
     }
@@ -269,6 +300,7 @@ impl Array {
             force_provisioning: record.force_provisioning,
             reservation: record.reservation(),
             compression: record.compression(),
+            deduplication: record.deduplication(),
             created_ms: Some(record.created_ms),
             ..self.view(&record.name, layout)
         })
@@ -287,6 +319,7 @@ impl Array {
             force_provisioning: false,
             reservation: Reservation::Any,
             compression: PolicyCompression::Any,
+            deduplication: PolicyDeduplication::Any,
             layout_now: domains.map(|domains| layout.within(domains).to_string()),
             volumes: volumes.len() as u64,
             converting: count(ComplianceState::Converting),
@@ -322,9 +355,17 @@ pub(super) fn reservation(thick: Option<bool>) -> Reservation {
 fn described(record: &PolicyRecord, layout: Layout) -> String {
     let forced = forced_text(record.force_provisioning);
     let reservation = reservation_text(record.reservation());
-    let compression =
-        record.compression.map(|compression| format!(", volumes are {}", compression_text(compression)));
-    format!("layout {}{forced}{reservation}{}", layout.described(), compression.unwrap_or_default())
+    let compression = record.compression.map(compression_text);
+    let deduplication =
+        record.deduplication.map(|deduplication| deduplication_text(deduplication).to_owned());
+    let reduction = [compression, deduplication].into_iter().flatten();
+    let reduction: String = reduction.map(|text| format!(", volumes are {text}")).collect();
+    format!("layout {}{forced}{reservation}{reduction}", layout.described())
+}
+
+/// Whether a volume has something else than its policy wants; not if either does not say.
+fn is_other<T: PartialEq>(wanted: Option<T>, now: Option<T>) -> bool {
+    wanted.zip(now).is_some_and(|(wanted, now)| wanted != now)
 }
 
 fn reservation_text(reservation: Reservation) -> &'static str {
@@ -402,6 +443,7 @@ fn compliance(found: &VolumeLayout, progress: Option<&Progress>) -> api::Complia
         tolerates: found.layout_now.parity(),
         reservation: Reservation::Any,
         compression: PolicyCompression::Any,
+        deduplication: PolicyDeduplication::Any,
         percent,
         left_bytes: found.left_bytes,
         bytes_per_s: progress.and_then(Progress::bytes_per_s),

@@ -1,13 +1,16 @@
 //! How what is written to volumes is compressed, as management says it: for a volume itself, and by policies.
 
-use crate::lab::{Lab, create};
+use crate::lab::{Lab, create, newest};
 use quoin_api::{
-    CloneCreate, Compliance, ComplianceState, Compression, FieldChange, PolicyCompression, PolicyCreate,
-    PolicyUpdate, Reservation, SnapshotCreate, VolumeCreate, VolumeUpdate,
+    CloneCreate, Compliance, ComplianceState, Compression, PolicyCompression, PolicyCreate, PolicyUpdate,
+    Reservation, SnapshotCreate, VolumeCreate, VolumeUpdate,
 };
 use quoin_array::{Array, EventSelection, POLICY_OBJECT};
 use quoin_pool::Transaction;
 use serde_json::{from_value, json};
+
+/// The field of events.
+const WHAT: &str = "compression";
 
 fn policy(name: &str, compression: PolicyCompression) -> PolicyCreate {
     PolicyCreate { compression, ..from_value(json!({ "name": name })).unwrap() }
@@ -31,17 +34,6 @@ fn all(array: &Array) -> Vec<(String, Compression, ComplianceState)> {
     volumes.map(|v| (v.name, v.compression.unwrap(), v.compliance.unwrap().state)).collect()
 }
 
-/// The text of the newest event, and what it says of compression.
-fn newest(array: &Array) -> (String, Option<FieldChange>) {
-    let event = array.events(EventSelection { limit: 1, ..EventSelection::default() }).remove(0);
-    let change = event.changes.into_iter().find(|change| change.field == "compression");
-    (event.text, change)
-}
-
-fn change(before: serde_json::Value, after: serde_json::Value) -> Option<FieldChange> {
-    Some(FieldChange { field: "compression".into(), before, after })
-}
-
 #[test]
 fn a_volume_is_compressed_as_it_is_told_and_told_of_over_a_restart() {
     let lab = Lab::new();
@@ -50,19 +42,19 @@ fn a_volume_is_compressed_as_it_is_told_and_told_of_over_a_restart() {
         assert_eq!(array.create_volume(create("v1")).await.unwrap().compression, Some(Compression::Off));
         let made = array.create_volume(with("v2", None, Some(Compression::Lz4))).await.unwrap();
         assert_eq!(made.compression, Some(Compression::Lz4));
-        let (text, told) = newest(&array);
+        let (text, told) = newest(&array, WHAT);
         assert_eq!(text, "created, thin, compressed with lz4, 1073741824 bytes in blocks of 512");
-        assert_eq!(told, change(json!(null), json!("lz4")));
+        assert_eq!(told, Some((json!(null), json!("lz4"))));
         let set = array.change_volume("v1", to(Compression::Zstd)).await.unwrap();
         assert_eq!(set.compression, Some(Compression::Zstd));
-        let changed = ("compressed with zstd from now on".to_owned(), change(json!("off"), json!("zstd")));
-        assert_eq!(newest(&array), changed);
+        let changed = ("compressed with zstd from now on".to_owned(), Some((json!("off"), json!("zstd"))));
+        assert_eq!(newest(&array, WHAT), changed);
         // Nothing changes, and nothing is told.
         let before = array.events(EventSelection::default()).len();
         array.change_volume("v1", to(Compression::Zstd)).await.unwrap();
         assert_eq!(array.events(EventSelection::default()).len(), before);
         array.change_volume("v2", to(Compression::Off)).await.unwrap();
-        assert_eq!(newest(&array).0, "not compressed from now on");
+        assert_eq!(newest(&array, WHAT).0, "not compressed from now on");
     });
     let before = all(&array);
     let compliant = ComplianceState::Compliant;
@@ -86,10 +78,10 @@ fn a_policy_compresses_its_volumes_unless_they_say_otherwise_themselves() {
         let made = array.create_policy(policy("gold", PolicyCompression::Lz4)).await.unwrap();
         assert_eq!((made.layout.as_str(), made.compression), ("none", PolicyCompression::Lz4));
         assert_eq!(made.reservation, Reservation::Any);
-        let (text, told) = newest(&array);
+        let (text, told) = newest(&array, WHAT);
         assert!(text.starts_with("created: layout none"), "{text}");
         assert!(text.ends_with(", volumes are compressed with lz4"), "{text}");
-        assert_eq!(told, change(json!(null), json!("lz4")));
+        assert_eq!(told, Some((json!(null), json!("lz4"))));
         // New volumes, those that get it, and what they say themselves.
         array.create_volume(with("a", Some("gold"), None)).await.unwrap();
         array.create_volume(with("b", Some("gold"), Some(zstd))).await.unwrap();
@@ -98,9 +90,9 @@ fn a_policy_compresses_its_volumes_unless_they_say_otherwise_themselves() {
         array.create_snapshot(snapshot).await.unwrap();
         let gold = VolumeUpdate { policy: Some("gold".into()), ..VolumeUpdate::default() };
         array.change_volume("c", gold).await.unwrap();
-        let (text, told) = newest(&array);
+        let (text, told) = newest(&array, WHAT);
         assert!(text.starts_with("compressed with lz4 from now on; given policy gold"), "{text}");
-        assert_eq!(told, change(json!("off"), json!("lz4")));
+        assert_eq!(told, Some((json!("off"), json!("lz4"))));
         // A clone is as its policy says, also one of a snapshot that is not.
         let clone: CloneCreate = from_value(json!({ "name": "d" })).unwrap();
         array.clone_volume("s", clone).await.unwrap();
@@ -118,9 +110,9 @@ fn a_policy_compresses_its_volumes_unless_they_say_otherwise_themselves() {
         assert_eq!(array.show_volume("b").unwrap().compression, Some(zstd));
         // Its compression is: all of its volumes, at once.
         array.change_policy("gold", says(PolicyCompression::Off)).await.unwrap();
-        let (text, told) = newest(&array);
+        let (text, told) = newest(&array, WHAT);
         assert!(text.contains(", volumes are thin, volumes are not compressed; its"), "{text}");
-        assert_eq!(told, change(json!("lz4"), json!("off")));
+        assert_eq!(told, Some((json!("lz4"), json!("off"))));
         assert!(all(&array).iter().all(|(_, compression, state)| (*compression, *state) == (off, good)));
         array.change_volume("a", to(lz4)).await.unwrap();
         assert_eq!(array.show_volume("a").unwrap().compliance.unwrap().state, differs);

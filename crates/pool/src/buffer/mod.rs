@@ -17,6 +17,7 @@
 pub(crate) mod held;
 mod key;
 pub(crate) mod received;
+mod usage;
 
 use crate::{
     bugs::{Bug, planted},
@@ -28,10 +29,7 @@ use crate::{
 use hashbrown::HashMap;
 pub(crate) use key::BlockKey;
 use quoin_base::{BlockIndex, LayerId, SECTOR_BYTES, Sequence};
-use quoin_world::{
-    Mutex, MutexGuard,
-    atomic::{AtomicU64, Ordering},
-};
+use quoin_world::{Mutex, MutexGuard, atomic::Ordering};
 pub(crate) use received::JournalSource;
 use received::Received;
 use rustc_hash::FxBuildHasher;
@@ -43,6 +41,7 @@ use std::{
     ops::Range,
     sync::Arc,
 };
+use usage::BufferUse;
 
 /// RAM that a fragment is counted with beside its data: itself, its block's places in the map and in the queue, each as
 /// sparse as it may get, and what the allocator adds.
@@ -128,14 +127,6 @@ pub(crate) struct Shard {
     lowest: Option<Sequence>,
     /// Of the record that was inserted last.
     newest: Sequence,
-}
-
-/// What is buffered and not yet destaged, in figures.
-#[derive(Default)]
-pub(crate) struct BufferUse {
-    /// Blocks with data, each charged one pool block.
-    pub charged_blocks: AtomicU64,
-    pub ram_bytes: AtomicU64,
 }
 
 pub(crate) struct Buffer {
@@ -332,6 +323,7 @@ impl Buffer {
         for key in keys {
             if let Some(block) = shard.blocks.get_mut(key).filter(|b| b.charge == Charge::Block) {
                 block.charge = Charge::Waived;
+                self.usage.waived_blocks.fetch_add(1, Ordering::Relaxed);
                 self.usage.charged_blocks.fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -432,13 +424,18 @@ impl Buffer {
                 if block.charge == Charge::Waived && !planted(Bug::KeepWaived) {
                     block.charge = Charge::Block;
                     self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
+                    self.usage.waived_blocks.fetch_sub(1, Ordering::Relaxed);
                 }
                 shard.queue.push_back((oldest, taken.key));
             }
             None => {
-                if block.charge == Charge::Block {
-                    let before = self.usage.charged_blocks.fetch_sub(1, Ordering::Release);
-                    assert!(before > 0, "{:?} was charged", taken.key);
+                match block.charge {
+                    Charge::Block => {
+                        let before = self.usage.charged_blocks.fetch_sub(1, Ordering::Release);
+                        assert!(before > 0, "{:?} was charged", taken.key);
+                    }
+                    Charge::Waived => drop(self.usage.waived_blocks.fetch_sub(1, Ordering::Relaxed)),
+                    Charge::None => {}
                 }
                 shard.blocks.remove(&taken.key);
                 if let hashbrown::hash_map::Entry::Occupied(mut held) = shard.held.entry(taken.key.layer) {
@@ -477,14 +474,6 @@ impl Buffer {
     /// The sequence at which the oldest block came in, about.
     pub(crate) fn oldest(&self) -> Option<Sequence> {
         self.shards.iter().filter_map(|s| s.lock().queue.front().map(|(s, _)| *s)).min()
-    }
-
-    pub(crate) fn ram_bytes(&self) -> u64 {
-        self.usage.ram_bytes.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn charged_blocks(&self) -> u64 {
-        self.usage.charged_blocks.load(Ordering::Acquire)
     }
 }
 

@@ -278,6 +278,7 @@ fn new_root(slice: &Slice, generation: CheckpointGeneration) -> Root {
     root.generation = generation.0.into();
     root.slice = u32::from(slice.id().0).into();
     root.dirty_pages = slice.dirty_pages().into();
+    root.fingerprint_key = slice.metadata.root().fingerprint_key;
     root
 }
 

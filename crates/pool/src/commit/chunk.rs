@@ -1,29 +1,32 @@
-//! Composing on workers: blocks that are whole in RAM are verified and packed in chunks, beside the committer.
+//! Composing on workers: blocks that are whole in RAM are verified and reduced in chunks, beside the committer.
 //!
 //! 1. A chunk is composed once: by a worker, or by the committer if no worker has begun it when the committer
 //!    wants it.
-//! 2. Composing a chunk uses nothing but the chunk: no lock of the engine, no drive, no state that changes.
-//! 3. A block is packed after it was verified, and with the checksum that it was verified by.
+//! 2. Composing a chunk uses nothing but the chunk and the index of fingerprints: no lock of the engine, no drive.
+//! 3. A block is reduced after it was verified, and packed with the checksum that it was verified by.
+//! 4. A block of which another may have the content is not packed before that is looked up.
 
 use crate::{
     buffer::{Content, TakenBlock},
-    commit::effort::Effort,
     commit::{
         compose::whole,
-        composed::{Composed, Composition, Form},
+        composed::{Composed, Composition, Form, Fresh},
+        effort::Effort,
     },
     error::PoolError,
     fork::layer::Layer,
+    lifecycle::slice::Slice,
+    maps::fingerprints::Fingerprints,
     segment::packed::{codec_of, pack},
     store::health::Health,
 };
-use quoin_world::{Mutex, OneShot, World, offload};
+use quoin_world::{Mutex, OneShot, offload};
 use std::sync::Arc;
 
 /// Blocks of a chunk: with 8 KiB each a tenth of a millisecond of work or two, several times what it takes to wake a worker.
 const CHUNK_BLOCKS: usize = 256;
-/// The same of blocks that are packed.
-const PACKED_CHUNK_BLOCKS: usize = 32;
+/// The same of blocks that are reduced.
+const REDUCED_CHUNK_BLOCKS: usize = 32;
 
 /// A block that one write brought whole and that is in RAM.
 pub(super) struct RamBlock {
@@ -36,23 +39,46 @@ pub(super) struct RamBlock {
 /// A composed block, or the block as it was taken, if what RAM holds does not match the checksum of its receipt.
 pub(super) type Outcome = Result<Composed, TakenBlock>;
 
+/// How blocks are reduced.
+#[derive(Clone)]
+pub(super) struct Looks {
+    /// They get fingerprints, and are not packed if another block may have the same. `None`: it is known that no other has.
+    fingerprints: Option<Arc<Fingerprints>>,
+    /// There is time to pack them.
+    packs: bool,
+}
+
+impl Looks {
+    /// Blocks that are not reduced.
+    const NOTHING: Self = Self { fingerprints: None, packs: false };
+
+    /// Blocks of which nothing is known yet, by what time there is.
+    pub(super) fn ahead(slice: &Slice, effort: &Mutex<Effort>) -> Self {
+        Self { fingerprints: Some(slice.fingerprints().clone()), packs: effort.lock().packs() }
+    }
+
+    /// Blocks that no other equals.
+    pub(super) fn over(effort: &Mutex<Effort>) -> Self {
+        Self { fingerprints: None, packs: effort.lock().packs() }
+    }
+}
+
 /// Blocks that are given to a worker, and outcomes by place in the batch.
 pub(super) struct Chunk {
     blocks: Arc<Mutex<Option<Vec<RamBlock>>>>,
-    packs: bool,
+    looks: Looks,
     composed: OneShot<Option<Vec<(usize, Outcome)>>>,
 }
 
 /// Gives blocks to workers. Returns the blocks if they are too few or there is no worker.
 pub(super) fn send(
-    world: &dyn World,
+    slice: &Slice,
     mut blocks: Vec<RamBlock>,
-    sectors: u16,
     effort: &Mutex<Effort>,
 ) -> Result<Vec<Chunk>, Vec<RamBlock>> {
-    let is_any_packed =
-        blocks.iter().any(|block| codec_of(block.layer.volume.compression(), false).is_some());
-    let chunk_blocks = if is_any_packed { PACKED_CHUNK_BLOCKS } else { CHUNK_BLOCKS };
+    let (world, sectors) = (slice.world(), slice.buffer.sectors_per_block());
+    let is_any_reduced = blocks.iter().any(|block| block.layer.volume.is_reduced());
+    let chunk_blocks = if is_any_reduced { REDUCED_CHUNK_BLOCKS } else { CHUNK_BLOCKS };
     if blocks.len() < chunk_blocks || world.workers() == 0 {
         return Err(blocks);
     }
@@ -60,13 +86,14 @@ pub(super) fn send(
     while !blocks.is_empty() {
         let rest = blocks.split_off(blocks.len().min(chunk_blocks));
         let blocks = Arc::new(Mutex::new(Some(std::mem::replace(&mut blocks, rest))));
-        let (given, packs) = (blocks.clone(), !is_any_packed || effort.lock().packs());
+        let looks = if is_any_reduced { Looks::ahead(slice, effort) } else { Looks::NOTHING };
+        let (given, how) = (blocks.clone(), looks.clone());
         let composed = offload(world, move || {
             // NOTE: the lock is not held meanwhile.
             let blocks = given.lock().take();
-            blocks.map(|blocks| compose(blocks, sectors, packs))
+            blocks.map(|blocks| compose(blocks, sectors, &how))
         });
-        chunks.push(Chunk { blocks, packs, composed });
+        chunks.push(Chunk { blocks, looks, composed });
     }
     Ok(chunks)
 }
@@ -83,60 +110,70 @@ pub(super) fn compose_one(block: RamBlock, sectors: u16) -> Outcome {
     };
     match content {
         Some(Some(whole)) => {
-            Ok(Composed { taken, layer: Some(layer), content: Composition::Data(whole, Form::Untried) })
+            Ok(Composed { taken, layer: Some(layer), content: Composition::Data(Fresh::new(whole)) })
         }
         Some(None) => Ok(Composed { taken, layer: Some(layer), content: Composition::Unmapped }),
         None => Err(taken),
     }
 }
 
-fn compose(blocks: Vec<RamBlock>, sectors: u16, packs: bool) -> Vec<(usize, Outcome)> {
+fn compose(blocks: Vec<RamBlock>, sectors: u16, looks: &Looks) -> Vec<(usize, Outcome)> {
     let mut composed: Vec<_> =
         blocks.into_iter().map(|block| (block.at, compose_one(block, sectors))).collect();
-    pack_all(composed.iter_mut().filter_map(|(_, block)| block.as_mut().ok()), packs);
+    reduce(composed.iter_mut().filter_map(|(_, block)| block.as_mut().ok()), looks);
     composed
 }
 
-/// Packs the blocks that are to be. `packs`: there is time for it.
-pub(super) fn pack_all<'a>(blocks: impl Iterator<Item = &'a mut Composed>, packs: bool) {
+/// Reduces the blocks that are to be.
+fn reduce<'a>(blocks: impl Iterator<Item = &'a mut Composed>, looks: &Looks) {
     let mut to_pack = Vec::new();
     for block in blocks {
-        let Some(codec) = block.codec() else { continue };
-        let Composition::Data(whole, form) = &mut block.content else { continue };
-        if packs {
-            to_pack.push((codec, &*whole, form));
+        let Some((fresh, volume)) = block.unreduced() else { continue };
+        if let Some(fingerprints) = looks.fingerprints.as_ref().filter(|_| volume.is_deduplicated()) {
+            let fingerprint = fingerprints.of(&fresh.whole.data);
+            fresh.fingerprint = Some(fingerprint);
+        }
+        let Some(codec) = codec_of(volume.compression(), false) else {
+            fresh.form = Form::Plain;
+            continue;
+        };
+        let may_be_there = |fingerprint| looks.fingerprints.as_ref().is_some_and(|f| f.may_have(fingerprint));
+        if fresh.fingerprint.is_some_and(may_be_there) {
+            continue;
+        }
+        if looks.packs {
+            to_pack.push((codec, fresh));
         } else {
-            *form = Form::Hasty;
+            fresh.form = Form::Hasty;
         }
     }
-    let packed = pack(to_pack.iter().map(|(codec, whole, _)| (*codec, *whole)));
-    for ((_, _, form), packed) in to_pack.into_iter().zip(packed) {
-        *form = packed.map_or(Form::Incompressible, Form::Packed);
+    let packed = pack(to_pack.iter().map(|(codec, fresh)| (*codec, &fresh.whole)));
+    for ((_, fresh), packed) in to_pack.into_iter().zip(packed) {
+        fresh.form = packed.map_or(Form::Incompressible, Form::Packed);
     }
 }
 
-/// Packs blocks on workers, some at a time. In their order.
-pub(super) async fn pack_beside(
-    world: &dyn World,
+/// Reduces blocks on workers, some at a time. In their order.
+pub(super) async fn reduce_beside(
+    slice: &Slice,
     mut blocks: Vec<Composed>,
-    effort: &Mutex<Effort>,
-    health: &Health,
+    looks: impl Fn() -> Looks,
 ) -> Result<Vec<Composed>, PoolError> {
     let mut chunks = Vec::new();
     while !blocks.is_empty() {
-        let rest = blocks.split_off(blocks.len().min(PACKED_CHUNK_BLOCKS));
-        let (mut chunk, packs) = (std::mem::replace(&mut blocks, rest), effort.lock().packs());
+        let rest = blocks.split_off(blocks.len().min(REDUCED_CHUNK_BLOCKS));
+        let (mut chunk, looks) = (std::mem::replace(&mut blocks, rest), looks());
         // Where there is no worker, this is done here.
-        chunks.push(offload(world, move || {
-            pack_all(chunk.iter_mut(), packs);
+        chunks.push(offload(slice.world(), move || {
+            reduce(chunk.iter_mut(), &looks);
             chunk
         }));
     }
-    let mut packed = Vec::new();
+    let mut reduced = Vec::new();
     for chunk in chunks {
-        packed.extend(chunk.await.ok_or_else(|| health.error())?);
+        reduced.extend(chunk.await.ok_or_else(|| slice.store.health().error())?);
     }
-    Ok(packed)
+    Ok(reduced)
 }
 
 /// Collects the outcomes of chunks. Composes those that no worker has begun, from the last one on, since
@@ -147,10 +184,10 @@ pub(super) async fn receive(
     health: &Health,
 ) -> Result<Vec<(usize, Outcome)>, PoolError> {
     let mut outcomes = Vec::new();
-    for Chunk { blocks, packs, composed } in chunks.into_iter().rev() {
+    for Chunk { blocks, looks, composed } in chunks.into_iter().rev() {
         let blocks = blocks.lock().take();
         outcomes.extend(match blocks {
-            Some(blocks) => compose(blocks, sectors, packs),
+            Some(blocks) => compose(blocks, sectors, &looks),
             // A worker has them, unless the world has ended.
             None => composed.await.flatten().ok_or_else(|| health.error())?,
         });

@@ -202,7 +202,8 @@ impl Committer {
                 page.set(block_word(number) + 2, to.location.0);
                 if to.info != from.info && !planted(Bug::RepackUntold) {
                     let now = BlockInfo(page.get(block_word(number) + 3));
-                    page.set(block_word(number) + 3, to.info.counted(now.count()).0);
+                    let moved = now.stored_as(to.info.crc(), to.info.algorithm());
+                    page.set(block_word(number) + 3, moved.0);
                 }
             }
             slice.segments.release(from.location, self.first_without())?;

@@ -15,6 +15,7 @@ use crate::{
         decide::{Step, Turn, decide},
         effort::Effort,
         looks::Looks,
+        reductions::Reductions,
         requests::Request,
         retries::Retries,
     },
@@ -53,6 +54,7 @@ pub(crate) struct Committer {
     pub(super) rows: OpenRows,
     pub(super) cleaning: Cleaning,
     conversions: Conversions,
+    reductions: Reductions,
     /// Blocks that could not be completed because a drive failed to read, or not be placed.
     pub(super) retries: Retries,
     pub(super) looks: Looks,
@@ -111,6 +113,7 @@ impl Committer {
             },
             cleaning: Cleaning::default(),
             conversions: Conversions::default(),
+            reductions: Reductions::default(),
             retries: Retries::default(),
             looks: Looks::new(now),
             round: Round::default(),
@@ -170,7 +173,8 @@ impl Committer {
         } else {
             TICK
         };
-        let tick = tick.min(self.conversion_rests().unwrap_or(tick));
+        let tick =
+            tick.min(self.conversion_rests().unwrap_or(tick)).min(self.reduction_rests().unwrap_or(tick));
         let tick = self.slice.world().sleep(tick);
         match select(pin!(asked), tick).await {
             Either::Left(_) | Either::Right(_) => {}
@@ -206,6 +210,16 @@ impl Committer {
     /// What it knows of conversion.
     pub(super) fn known_conversions(&self) -> &Conversions {
         &self.conversions
+    }
+
+    /// What it knows of reduction, to be changed.
+    pub(super) fn reductions(&mut self) -> &mut Reductions {
+        &mut self.reductions
+    }
+
+    /// What it knows of reduction.
+    pub(super) fn known_reductions(&self) -> &Reductions {
+        &self.reductions
     }
 
     /// How long conversion rests still, if it does.
@@ -324,7 +338,15 @@ impl Committer {
             }
             Step::Convert => {
                 self.round.did |= self.convert_some().await?;
-                self.round.turn = Turn::End;
+                self.round.turn = Turn::Reduce;
+            }
+            Step::Reduce => {
+                self.round.did |= self.reduce_some().await?;
+                self.round.turn = Turn::Learn;
+            }
+            Step::Learn => {
+                self.learn_some().await;
+                (self.round.did, self.round.turn) = (true, Turn::End);
             }
             Step::EndRound => {
                 self.round.turn = Turn::Lend;

@@ -1,8 +1,9 @@
 //! What the committer knows of conversion: the layers that wait for it, and the one that is walked.
 
+use crate::meta::Page;
 use quoin_base::{BlockIndex, LayerId, Layout};
 use quoin_world::Nanos;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 /// What is to be converted.
 #[derive(Default)]
@@ -27,12 +28,26 @@ pub(super) struct Walk {
     pub(super) wanted: Option<Layout>,
     /// What segments of that are tagged with, as drives are.
     pub(super) tag: Option<Layout>,
+    /// The most failures that any volume wants its data to survive.
+    pub(super) strongest: u8,
     /// Blocks of the layer that it met.
     pub(super) met_blocks: u64,
+    pub(super) leaves: Leaves,
+}
+
+/// How far a walk is.
+#[derive(Default)]
+pub(super) struct Leaves {
     /// Where it goes on.
-    pub(super) from: BlockIndex,
-    /// Something could not be read, and stays where it is.
-    pub(super) is_incomplete: bool,
+    pub from: BlockIndex,
+    /// Something could not be read, and stays as it is.
+    pub is_incomplete: bool,
+}
+
+/// A leaf that a layer owns, and the first block that it maps.
+pub(super) struct OwnLeaf {
+    pub first: BlockIndex,
+    pub page: Arc<Page>,
 }
 
 impl Conversions {

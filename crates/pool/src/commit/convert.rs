@@ -8,8 +8,9 @@
 //! 1. What is destaged during a walk lies right already: destage goes by the volume's layout as it is then. So a walk that has
 //!    met every block once is done, unless the layout changed meanwhile or the layer took over another's blocks: then it begins
 //!    anew. [`Layer::mixes`] tells.
-//! 2. A block that several volumes have by range copies stays where it is: it keeps the layout of the one that wrote it. What
-//!    forks share is moved to the strongest layout that any of them wants, and never to a weaker one.
+//! 2. What forks share is moved to the strongest layout that any of them wants, and never to a weaker one. A block to which
+//!    there are several references, by range copies or deduplication, is moved to a layout that tolerates as many failures as
+//!    the one it has, or as any volume wants, and to no other: nobody knows who else has it.
 //! 3. That a layer is converted is recorded by the checkpoint that has its last move, or by a later one. After a crash before
 //!    that it is walked again, and what was moved is passed over.
 //! 4. A layer counts as uneven from before its first block moves. So what was moved moves back if something else is wanted
@@ -19,15 +20,14 @@ use crate::{
     commit::{
         clean::Moved,
         committer::Committer,
-        conversions::Walk,
-        gather::{Allowance, LiveBlock},
+        conversions::{Leaves, OwnLeaf, Walk},
+        gather::{Allowance, Gathered, LiveBlock},
     },
     error::PoolError,
     fork::layer::Layer,
-    format::{CopySource, RowContent, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
-    integrity::quarantine::LOST_NODE,
+    format::{CopySource, RowContent, TREE_FAN_OUT, ThinEntry},
     maps::blocks::{BlockPlace, block_page},
-    meta::{Laid, Page},
+    meta::Laid,
     space::Weight,
 };
 use quoin_base::{BlockIndex, BlockNumber, Layout, PageNumber};
@@ -40,12 +40,6 @@ const STEP_BYTES: u64 = 4 << 20;
 const STEP_LEAVES: usize = 16;
 /// Segments' worth of free slabs that conversion leaves beside those for which the cleaner works.
 const KEPT_SEGMENTS: u64 = 2;
-
-/// A leaf that a layer owns, and the first block that it maps.
-struct OwnLeaf {
-    first: BlockIndex,
-    page: Arc<Page>,
-}
 
 impl Committer {
     /// Whether there is anything to convert now.
@@ -65,7 +59,7 @@ impl Committer {
         }
     }
 
-    fn has_slabs_to_convert(&self) -> bool {
+    pub(super) fn has_slabs_to_convert(&self) -> bool {
         let space = &self.slice.space;
         let kept = space.clean_below() + KEPT_SEGMENTS * space.overhead().segment();
         self.slice.segments.table.usage().free_slabs > kept
@@ -107,27 +101,35 @@ impl Committer {
         }
         let (began, tag) = (slice.world().now(), walk.tag);
         // The blocks of some leaves that lie otherwise.
-        let (mut blocks, mut leaves) = (Vec::new(), 0);
+        let (mut gathered, mut leaves) = (Gathered::default(), 0);
         let (mut allowance, mut changed) = (self.allowance_to_convert(), BTreeSet::new());
         let mut is_done = false;
         while leaves < STEP_LEAVES && allowance.bytes > 0 {
-            let Some(leaf) = self.next_own_leaf(&layer, &mut walk).await? else {
+            let Some(leaf) = self.next_own_leaf(&layer, &mut walk.leaves).await? else {
                 is_done = true;
                 break;
             };
             leaves += 1;
             let next = self
-                .blocks_to_convert(&layer, &leaf, tag, &mut walk, &mut blocks, (&mut allowance, &mut changed))
+                .blocks_to_convert(
+                    &layer,
+                    &leaf,
+                    tag,
+                    &mut walk,
+                    &mut gathered,
+                    (&mut allowance, &mut changed),
+                )
                 .await?;
-            walk.from = next;
+            walk.leaves.from = next;
             if next < leaf.first.plus(TREE_FAN_OUT) {
                 break;
             }
         }
+        let mut blocks = gathered.blocks;
         // What takes more room than it does now needs it.
         if self.takes_more(tag, &blocks) && !slice.has_room_to_convert(&layer, blocks.len() as u64) {
             slice.converting().set_lacks_room(true);
-            walk.from = first_of(&blocks, &walk);
+            walk.leaves.from = first_of(&blocks, &walk);
             self.conversions().walk = Some(walk);
             return Ok(false);
         }
@@ -142,11 +144,11 @@ impl Committer {
         let moved = self.move_blocks(blocks).await?;
         if moved.unplaced > 0 {
             // What has found a place is not among these when they are met again.
-            walk.from = first;
+            walk.leaves.from = first;
             self.conversions().walk = Some(walk);
             return Ok(false);
         }
-        walk.is_incomplete |= moved.blocks < met;
+        walk.leaves.is_incomplete |= moved.blocks < met;
         slice.converting().moved(layer.id, walk.met_blocks, moved.bytes);
         if is_done {
             self.end_walk(&layer, walk);
@@ -190,16 +192,20 @@ impl Committer {
                 continue;
             }
             let is_same = |walk: &Walk| (walk.mixes, walk.wanted, walk.tag) == (layer.mixes(), wanted, tag);
-            let (mixes, from) = (layer.mixes(), BlockIndex(0));
-            let walk = walk.filter(is_same).unwrap_or(Walk {
+            let mixes = layer.mixes();
+            let parities =
+                layers.volumes.values().filter_map(|leaf| leaf.volume.layout()).map(Layout::parity);
+            let strongest = parities.max().unwrap_or_default().max(slice.store.layout().parity());
+            let mut walk = walk.filter(is_same).unwrap_or(Walk {
                 layer: id,
                 mixes,
                 wanted,
                 tag,
+                strongest,
                 met_blocks: 0,
-                from,
-                is_incomplete: false,
+                leaves: Leaves::default(),
             });
+            walk.strongest = strongest;
             return Some((layer.clone(), walk));
         }
     }
@@ -210,7 +216,7 @@ impl Committer {
         // NOTE: layouts change under this lock.
         let layers = slice.forks.read();
         slice.converting().ended(layer.id);
-        if walk.is_incomplete {
+        if walk.leaves.is_incomplete {
             tracing::warn!(layer = %layer.id, "some of what is to be laid out otherwise cannot be read, and stays where it is");
         } else if walk.mixes == layer.mixes() {
             layer.set_laid(walk.tag);
@@ -223,7 +229,7 @@ impl Committer {
     }
 
     /// How much a step may move, and how much metadata it may make due.
-    fn allowance_to_convert(&self) -> Allowance {
+    pub(super) fn allowance_to_convert(&self) -> Allowance {
         let slice = &self.slice;
         let due_room = slice.space.most_due_bytes().saturating_sub(self.due_bytes());
         let pages = slice.space.table_pages_within(due_room) as usize;
@@ -241,56 +247,6 @@ impl Committer {
         }
     }
 
-    /// The next leaf that the layer owns, from where the walk is.
-    async fn next_own_leaf(&self, layer: &Layer, walk: &mut Walk) -> Result<Option<OwnLeaf>, PoolError> {
-        // From the top down each time: nodes may be copied or given back between steps.
-        'from_the_top: loop {
-            let mut entry = ThinEntry(layer.root.load(Ordering::Acquire));
-            if entry.is_none() || !self.is_mine(layer, entry) {
-                return Ok(None);
-            }
-            // The first block that the node at hand maps.
-            let mut base = 0;
-            for level in (0..TREE_LEVELS).rev() {
-                let (of_slot, of_node) = (TREE_FAN_OUT.pow(level), TREE_FAN_OUT.pow(level + 1));
-                let page = match entry.node() {
-                    Some(number) => self.page_of_map(number, walk).await?,
-                    None => None,
-                };
-                if let Some(page) = &page
-                    && level == 0
-                {
-                    return Ok(Some(OwnLeaf { first: BlockIndex(base), page: page.clone() }));
-                }
-                let first = (walk.from.0.saturating_sub(base) / of_slot).min(TREE_FAN_OUT);
-                let own = |slot: &u64| {
-                    let page = page.as_ref()?;
-                    let child = ThinEntry(page.get(*slot as usize));
-                    let leads_on = !child.is_none() && child.node() != Some(LOST_NODE);
-                    (leads_on && self.is_mine(layer, child)).then_some((*slot, child))
-                };
-                let Some((slot, child)) = (first..TREE_FAN_OUT).find_map(|slot| own(&slot)) else {
-                    // Nothing more below this node.
-                    walk.from = BlockIndex(base + of_node);
-                    if level == TREE_LEVELS - 1 {
-                        return Ok(None);
-                    }
-                    continue 'from_the_top;
-                };
-                base += slot * of_slot;
-                walk.from = walk.from.max(BlockIndex(base));
-                entry = child;
-            }
-        }
-    }
-
-    /// A page of a map. `None`: it is damaged, and what it leads to stays where it is.
-    async fn page_of_map(&self, number: PageNumber, walk: &mut Walk) -> Result<Option<Arc<Page>>, PoolError> {
-        let page = self.tree_page_or_damage(number).await?.ok();
-        walk.is_incomplete |= page.is_none();
-        Ok(page)
-    }
-
     /// Adds the blocks of a leaf that are to be moved, as far as the allowance goes. Returns where to go on.
     async fn blocks_to_convert(
         &self,
@@ -298,21 +254,21 @@ impl Committer {
         leaf: &OwnLeaf,
         tag: Option<Layout>,
         walk: &mut Walk,
-        blocks: &mut Vec<LiveBlock>,
+        gathered: &mut Gathered,
         (allowance, pages): (&mut Allowance, &mut BTreeSet<PageNumber>),
     ) -> Result<BlockIndex, PoolError> {
         let slice = &self.slice;
-        let from = walk.from.0.saturating_sub(leaf.first.0);
+        let from = walk.leaves.from.0.saturating_sub(leaf.first.0);
         let unreadable = slice.segments.table.unreadable();
         for slot in from..TREE_FAN_OUT {
             let (index, entry) = (leaf.first.plus(slot), ThinEntry(leaf.page.get(slot as usize)));
             let Some(number) = entry.block().filter(|_| self.is_mine(layer, entry)) else { continue };
-            let place = self.place_to_convert(number, walk).await?;
+            let place = self.place_to_convert(number, tag, walk).await?;
             walk.met_blocks += 1;
-            let Some(place) = place else { continue };
+            let Some(place) = place.filter(|_| !gathered.has(number)) else { continue };
             // It is converted when drives are back: then there are other domains, and layers are looked at anew.
             if unreadable.contains(&place.location.segment().0) {
-                walk.is_incomplete = true;
+                walk.leaves.is_incomplete = true;
                 continue;
             }
             if slice.segments.table.suits(slice.segments.table.tag(place.location.segment()), tag) {
@@ -327,22 +283,28 @@ impl Committer {
             allowance.bytes -= len;
             allowance.pages -= usize::from(pages.insert(page));
             let address = CopySource { layer: layer.id, index };
-            blocks.push(LiveBlock::new(number, place, address, tag));
+            gathered.push(LiveBlock::new(number, place, address, tag));
         }
         Ok(leaf.first.plus(TREE_FAN_OUT))
     }
 
-    /// Where a block lies, if it lies anywhere and the layer alone has it.
+    /// Where a block lies, if it lies anywhere and may be moved: the layer alone has it, or all who have it are better off.
     async fn place_to_convert(
         &self,
         number: BlockNumber,
+        tag: Option<Layout>,
         walk: &mut Walk,
     ) -> Result<Option<BlockPlace>, PoolError> {
         let slice = &self.slice;
         match slice.block(number).await {
-            Ok(place) => Ok(place.filter(|place| place.info.count() == 1 && !place.location.is_none())),
+            Ok(place) => Ok(place.filter(|place| {
+                let strength = |tag: Option<Layout>| tag.unwrap_or(slice.store.layout()).parity();
+                let now = || strength(slice.segments.table.tag(place.location.segment()));
+                let is_enough = || strength(tag) >= now().min(walk.strongest);
+                !place.location.is_none() && (place.info.count() == 1 || is_enough())
+            })),
             Err(error) if slice.store.is_damage(&error).await => {
-                walk.is_incomplete = true;
+                walk.leaves.is_incomplete = true;
                 Ok(None)
             }
             Err(error) => Err(error),
@@ -352,8 +314,13 @@ impl Committer {
     /// Moves blocks to rows of the layouts that they name. Returns what was moved: what cannot be read stays where it is, and so
     /// does what drives have no slab for.
     pub(super) async fn move_blocks(&mut self, mut blocks: Vec<LiveBlock>) -> Result<Moved, PoolError> {
-        let slice = self.slice.clone();
         self.repack(&mut blocks).await?;
+        self.move_as_they_are(blocks).await
+    }
+
+    /// The same without a try to make them shorter.
+    pub(super) async fn move_as_they_are(&mut self, mut blocks: Vec<LiveBlock>) -> Result<Moved, PoolError> {
+        let slice = self.slice.clone();
         self.sort_by_address(&mut blocks);
         let opens_from = self.opens_from(slice.space.clean_from());
         self.rows.cleaned.open_from(opens_from);
@@ -389,5 +356,5 @@ impl Committer {
 
 /// Where a walk goes on that is to meet these again.
 fn first_of(blocks: &[LiveBlock], walk: &Walk) -> BlockIndex {
-    blocks.iter().map(|block| block.address.index).min().unwrap_or(walk.from)
+    blocks.iter().map(|block| block.address.index).min().unwrap_or(walk.leaves.from)
 }

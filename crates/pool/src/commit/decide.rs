@@ -50,6 +50,10 @@ pub(crate) enum Step {
     Remove,
     /// Moves blocks to segments of another layout.
     Convert,
+    /// Makes shorter what volumes have.
+    Reduce,
+    /// Notes which blocks have which content.
+    Learn,
     /// All had their turn.
     EndRound,
 }
@@ -67,6 +71,8 @@ pub(crate) enum Turn {
     Destage,
     Remove,
     Convert,
+    Reduce,
+    Learn,
     End,
 }
 
@@ -100,6 +106,10 @@ pub(crate) struct Waiting {
     pub relocates: bool,
     /// What some layer owns is to be laid out otherwise.
     pub converts: bool,
+    /// What some volume has is to be reduced.
+    pub reduces: bool,
+    /// Which blocks have which content is not known of all.
+    pub learns: bool,
     /// Destage waits for slabs.
     pub is_short: bool,
 }
@@ -224,6 +234,8 @@ pub(crate) fn decide(figures: &Figures) -> Step {
         (Turn::Destage, destage_before(figures).map(Step::Destage)),
         (Turn::Remove, (figures.waiting.any_to_remove && !is_draining).then_some(Step::Remove)),
         (Turn::Convert, (figures.waiting.converts && !is_draining).then_some(Step::Convert)),
+        (Turn::Reduce, (figures.waiting.reduces && !is_draining).then_some(Step::Reduce)),
+        (Turn::Learn, (figures.waiting.learns && !is_draining).then_some(Step::Learn)),
     ];
     let next = turns.into_iter().filter(|(turn, _)| *turn >= figures.turn).find_map(|(_, step)| step);
     next.unwrap_or(Step::EndRound)

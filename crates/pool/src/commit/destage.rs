@@ -19,9 +19,9 @@ use crate::{
     buffer::{BlockKey, Content, Fragment, TakenBlock},
     bugs::{Bug, planted},
     commit::{
-        chunk::{self, Chunk, RamBlock, compose_one},
+        chunk::{self, Chunk, Looks, RamBlock, compose_one},
         committer::Committer,
-        composed::{Composed, Composition, Form},
+        composed::{Composed, Composition, Fresh, Shared},
         decide::{Step, decide_after_destage},
         place::Placed,
         slabs::Lack,
@@ -41,7 +41,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 /// Blocks composed, or pages fetched, at the same time.
 pub(super) const PARALLEL: usize = 32;
 /// The most blocks of one transaction.
-const BATCH_BLOCKS: u64 = 1024;
+pub(super) const BATCH_BLOCKS: u64 = 1024;
 /// And while data finds no slab: it is looked at again and again then.
 const BATCH_BLOCKS_SHORT: u64 = 64;
 
@@ -142,8 +142,7 @@ impl Committer {
         }
 
         // Workers compose what is in RAM. What few blocks there are is composed here.
-        let sectors = slice.buffer.sectors_per_block();
-        let chunks = match chunk::send(slice.world(), in_ram, sectors, self.effort()) {
+        let chunks = match chunk::send(slice, in_ram, self.effort()) {
             Ok(chunks) => chunks,
             Err(few) => {
                 to_read.extend(self.compose_few(few, &mut blocks).await);
@@ -151,7 +150,7 @@ impl Committer {
             }
         };
         self.compose_by_reading(to_read, &mut blocks).await?;
-        self.pack_rest(&mut blocks).await?;
+        self.reduce_rest(&mut blocks, || Looks::ahead(slice, self.effort())).await?;
         Ok(Prepared { blocks, chunks, keys, is_hurried })
     }
 
@@ -196,21 +195,21 @@ impl Committer {
         Ok(())
     }
 
-    /// Packs blocks that no worker composed.
-    async fn pack_rest(&self, blocks: &mut [Option<Composed>]) -> Result<(), PoolError> {
-        let is_rest =
-            |block: &&mut Option<Composed>| block.as_ref().is_some_and(|block| block.codec().is_some());
+    /// Reduces blocks that are not reduced yet.
+    pub(super) async fn reduce_rest(
+        &self,
+        blocks: &mut [Option<Composed>],
+        looks: impl Fn() -> Looks,
+    ) -> Result<(), PoolError> {
         let (mut at, mut rest) = (Vec::new(), Vec::new());
-        for (place, block) in blocks.iter_mut().enumerate().filter(|(_, block)| is_rest(block)) {
-            at.push(place);
-            rest.extend(block.take());
+        for (place, block) in blocks.iter_mut().enumerate() {
+            if block.as_mut().is_some_and(|block| block.unreduced().is_some()) {
+                at.push(place);
+                rest.extend(block.take());
+            }
         }
-        if rest.is_empty() {
-            return Ok(());
-        }
-        let packed =
-            chunk::pack_beside(self.slice.world(), rest, self.effort(), self.slice.store.health()).await?;
-        for (place, block) in at.into_iter().zip(packed) {
+        let reduced = chunk::reduce_beside(&self.slice, rest, looks).await?;
+        for (place, block) in at.into_iter().zip(reduced) {
             blocks[place] = Some(block);
         }
         Ok(())
@@ -268,6 +267,7 @@ impl Committer {
                 Err(taken) => self.compose(taken).await?,
             });
         }
+        self.deduplicate(&mut blocks).await?;
         let now = slice.world().now();
         let is_hasty = {
             let mut effort = self.effort().lock();
@@ -325,7 +325,11 @@ impl Committer {
         // The map is published: only now may a reader miss the buffer.
         slice.buffer.evict(batch.iter().map(|composed| &composed.taken));
         slice.counters.destage.blocks.add(batch.len() as u64);
-        slice.counters.destage.reduction.destaged(batch.iter().filter_map(Composed::form));
+        slice
+            .counters
+            .destage
+            .reduction
+            .destaged(batch.iter().filter_map(Composed::fresh).map(|fresh| &fresh.form));
         if self.checkpoints.is_under_way() {
             slice.counters.destage.blocks_beside_checkpoints.add(batch.len() as u64);
         }
@@ -363,12 +367,9 @@ impl Committer {
             return Ok(Composed { taken, layer: Some(layer), content: Composition::Unread { tried: false } });
         }
         // A range copy leads to the block of its source.
-        if let Some((number, owner)) = slice.shared_block(&taken.fragments).await? {
-            return Ok(Composed {
-                taken,
-                layer: Some(layer),
-                content: Composition::Shared { number, owner },
-            });
+        if let Some((number, place, page)) = slice.shared_block(&taken.fragments).await? {
+            let content = Composition::Shared(Shared { number, location: place.location, page });
+            return Ok(Composed { taken, layer: Some(layer), content });
         }
         let placed = placed_whole(&taken.fragments, slice.buffer.sectors_per_block());
         if let Some((block, number)) = placed.filter(|(block, _)| self.lies_right(block, layer.id)) {
@@ -384,7 +385,7 @@ impl Committer {
             }
         }
         let content = match slice.compose(&layer, taken.key, &taken.fragments).await {
-            Ok(Some(data)) => Composition::Data(data, Form::Untried),
+            Ok(Some(data)) => Composition::Data(Fresh::new(data)),
             Ok(None) => Composition::Unmapped,
             Err(PoolError::Medium { unread: true, .. }) => Composition::Unread { tried: true },
             Err(PoolError::Medium { volume, offset, reason, unread: false }) => {

@@ -39,6 +39,8 @@ impl Committer {
                 any_to_remove: gone_or_lonely || self.sifting.is_some(),
                 relocates: self.relocates(),
                 converts: self.converts(),
+                reduces: self.reduces(),
+                learns: self.learns(),
                 is_short: self.is_short(),
             },
         }

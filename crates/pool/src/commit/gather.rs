@@ -15,8 +15,10 @@ use crate::{
     },
 };
 use futures_util::{StreamExt, future::join_all, stream};
+use hashbrown::HashSet;
 use quoin_base::{BlockNumber, ByteRange, LayerId, Layout, PageNumber, SegmentId};
 use quoin_world::Slice as Bytes;
+use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Pages of the block table fetched at the same time.
@@ -56,6 +58,25 @@ impl LiveBlock {
         layout: Option<Layout>,
     ) -> Self {
         Self { number, place, address, layout, stored: None, becomes: place.info }
+    }
+}
+
+/// Blocks that maps lead to, each once: several entries may lead to the same.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub blocks: Vec<LiveBlock>,
+    numbers: HashSet<BlockNumber, FxBuildHasher>,
+}
+
+impl Gathered {
+    pub(super) fn has(&self, number: BlockNumber) -> bool {
+        self.numbers.contains(&number)
+    }
+
+    pub(super) fn push(&mut self, block: LiveBlock) {
+        let is_new = self.numbers.insert(block.number);
+        assert!(is_new, "block {} is moved once", block.number);
+        self.blocks.push(block);
     }
 }
 
@@ -268,6 +289,7 @@ impl Committer {
     fn note_damage(&self, number: BlockNumber, place: BlockPlace, stored: &Bytes) {
         if !place.info.verifies(stored) {
             self.slice.counters.damage.medium_errors.add(1);
+            self.slice.fingerprints().distrust(number);
             tracing::warn!(number = number.0, "the cleaner moves a damaged block");
         }
     }

@@ -5,18 +5,20 @@ use crate::{
     bugs::{Bug, planted},
     commit::{
         committer::Committer,
-        composed::{Composed, Composition, Form},
+        composed::{Composed, Composition, Fresh, Shared},
         slabs::Lack,
     },
     error::PoolError,
     fork::layer::Layer,
     format::{BlockInfo, CopySource, Location, RowContent},
     maps::blocks::BlockPlace,
-    segment::packed::Whole,
 };
+use hashbrown::HashMap;
 use quoin_base::{BlockNumber, LayerId, Layout};
+use quoin_reduction::Fingerprint;
 use quoin_world::atomic::Ordering;
-use std::{collections::BTreeSet, sync::Arc};
+use rustc_hash::FxBuildHasher;
+use std::collections::BTreeSet;
 
 /// A block number and what it stands for.
 #[derive(Clone, Copy)]
@@ -28,10 +30,15 @@ pub(super) struct Placed {
 #[derive(Clone, Copy)]
 pub(super) enum Placement {
     /// A new block, whose entry will say this.
-    New(BlockPlace),
-    /// A block that there is, which this layer owns too.
-    Shared(LayerId),
+    New(BlockPlace, Option<Fingerprint>),
+    /// A block that there is.
+    Shared,
+    /// A block that comes earlier in the batch.
+    Repeated,
 }
+
+/// Contents that a batch brings, by fingerprint and how the segments of each are tagged: the block, and how often it is there.
+type Brought = HashMap<(Fingerprint, Option<Layout>), (BlockNumber, u32), FxBuildHasher>;
 
 /// How segments of a layer are tagged that what is placed goes to: blocks of a layer are together.
 type Tag = Option<(LayerId, Option<Layout>)>;
@@ -49,28 +56,32 @@ impl Committer {
         self.rows.data.open_from(opens_from);
         let mut places = Vec::with_capacity(composed.len());
         let (mut lack, mut any_data, mut tag) = (Lack::Nothing, false, None);
-        let mut unplaced = BTreeSet::new();
+        let (mut unplaced, mut brought) = (BTreeSet::new(), Brought::default());
         for (at, block) in composed.iter().enumerate() {
             // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
             let place = match &block.content {
                 Composition::Unmapped | Composition::Unread { .. } => None,
-                Composition::Shared { number, owner } => {
-                    Some(Placed { number: *number, is: Placement::Shared(*owner) })
+                Composition::Kept => None,
+                Composition::Shared(Shared { number, location, .. }) => {
+                    if !location.is_none() {
+                        self.note_tag_of(block, self.slice.segments.table.tag(location.segment()));
+                    }
+                    Some(Placed { number: *number, is: Placement::Shared })
                 }
                 Composition::Placed { block: placed, number } => {
-                    self.note_tag(block, self.slice.segments.table.tag(placed.location.segment()));
-                    let info = BlockInfo::new(placed.crc, 1, BlockInfo::PLAIN);
+                    self.note_tag_of(block, self.slice.segments.table.tag(placed.location.segment()));
+                    let info = BlockInfo::new(placed.crc, block.borne(), BlockInfo::PLAIN);
                     let place = BlockPlace { location: placed.location, info };
-                    Some(Placed { number: *number, is: Placement::New(place) })
+                    Some(Placed { number: *number, is: Placement::New(place, None) })
                 }
                 Composition::Lost => {
-                    let place =
-                        BlockPlace { location: Location(0), info: BlockInfo::new(0, 1, BlockInfo::LOST) };
-                    Some(Placed { number: self.take_block_number().await?, is: Placement::New(place) })
+                    let info = BlockInfo::new(0, block.borne(), BlockInfo::LOST);
+                    let place = BlockPlace { location: Location(0), info };
+                    Some(Placed { number: self.take_block_number().await?, is: Placement::New(place, None) })
                 }
-                Composition::Data(whole, form) => {
+                Composition::Data(fresh) => {
                     any_data = true;
-                    let placed = self.place_whole(block, (whole, form), &mut tag).await?;
+                    let placed = self.place_fresh(block, fresh, &mut tag, &mut brought).await?;
                     if placed.is_none() {
                         // A drive may have been lost since.
                         opens_from = self.opens_from(place_from);
@@ -90,43 +101,51 @@ impl Committer {
             let mut at = 0..;
             composed.retain(|_| at.next().is_some_and(|at| !unplaced.contains(&at)));
         }
+        count_repeated(&mut places, &brought);
         self.note_lack(any_data.then_some(lack));
         Ok((places, lack))
     }
 
-    /// A place for a whole block; `None` if there is no slab for it.
-    async fn place_whole(
+    /// A place for a block; `None` if there is no slab for it. What the batch brings already has one.
+    async fn place_fresh(
         &mut self,
         block: &Composed,
-        (whole, form): (&Whole, &Form),
+        fresh: &Fresh,
         tag_of: &mut Tag,
+        brought: &mut Brought,
     ) -> Result<Option<Placed>, PoolError> {
-        let (number, generation) = (self.take_block_number().await?, self.first_without());
         let BlockKey { layer, index, .. } = block.taken.key;
         let tag = match *tag_of {
             Some((of, tag)) if of == layer => tag,
             _ => {
                 let wanted = block.layer.as_ref().and_then(|layer| layer.volume.layout());
                 let tag = self.slice.segments.table.tag_of(wanted);
-                self.note_tag(block, tag);
+                self.note_tag_of(block, tag);
                 tag
             }
         };
         *tag_of = Some((layer, tag));
+        let same = fresh.fingerprint.and_then(|fingerprint| brought.get_mut(&(fingerprint, tag)));
+        if let Some((number, count)) = same {
+            *count += 1;
+            self.slice.counters.destage.reduction.deduplicated_blocks.add(1);
+            return Ok(Some(Placed { number: *number, is: Placement::Repeated }));
+        }
+        let (number, generation) = (self.take_block_number().await?, self.first_without());
         let content = RowContent::block(number, CopySource { layer, index });
-        let (stored, info) = match form {
-            Form::Untried | Form::Hasty | Form::Incompressible => {
-                (&whole.data, BlockInfo::new(whole.crc, 1, BlockInfo::PLAIN))
-            }
-            Form::Packed(packed) => (&packed.stored, BlockInfo::new(packed.crc, 1, packed.algorithm)),
-        };
+        let (stored, crc, algorithm) = fresh.stored();
         let len = stored.len();
         let Some(location) = self.rows.data.place(&self.slice.segments, tag, content, len, generation) else {
             self.blocks.numbers.put_back(number);
             return Ok(None);
         };
         self.rows.data.push_data(stored.clone());
-        Ok(Some(Placed { number, is: Placement::New(BlockPlace { location, info }) }))
+        if let Some(fingerprint) = fresh.fingerprint {
+            brought.insert((fingerprint, tag), (number, 1));
+        }
+        let info = BlockInfo::new(crc, block.borne(), algorithm);
+        let is = Placement::New(BlockPlace { location, info }, fresh.fingerprint);
+        Ok(Some(Placed { number, is }))
     }
 
     /// All others have a turn before it is tried again.
@@ -135,13 +154,29 @@ impl Committer {
         self.retries.note_unplaced(taken.key, true);
     }
 
-    /// Notes that the layer of a block gets something in a segment with this tag. If that is not how the rest of it is laid out,
+    /// Notes that a layer gets something in a segment with this tag. If that is not how the rest of it is laid out,
     /// because drives allow another layout than before, it is looked through even if drives are as before by then.
-    fn note_tag(&self, block: &Composed, tag: Option<Layout>) {
+    pub(super) fn note_tag(&self, layer: &Layer, tag: Option<Layout>) {
         let layers = self.slice.forks.read();
-        let gets = |layer: &Arc<Layer>| !planted(Bug::PublishAsPlaced) && layer.gets(tag, &layers);
-        if block.layer.as_ref().is_some_and(gets) {
+        if !planted(Bug::PublishAsPlaced) && layer.gets(tag, &layers) {
             layers.laid_out.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn note_tag_of(&self, block: &Composed, tag: Option<Layout>) {
+        if let Some(layer) = &block.layer {
+            self.note_tag(layer, tag);
+        }
+    }
+}
+
+/// New blocks that a batch brings several times have as many references from the beginning.
+fn count_repeated(places: &mut [Option<Placed>], brought: &Brought) {
+    let counts = brought.values().filter(|(_, count)| *count > 1).copied();
+    let repeated: HashMap<BlockNumber, u32, FxBuildHasher> = counts.collect();
+    for Placed { number, is } in places.iter_mut().flatten() {
+        if let (Placement::New(place, _), Some(count)) = (is, repeated.get(number)) {
+            place.info = place.info.counted(*count);
         }
     }
 }

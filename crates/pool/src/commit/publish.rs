@@ -19,6 +19,7 @@ use crate::{
 };
 use futures_util::{StreamExt, stream};
 use quoin_base::{BlockIndex, LayerId};
+use quoin_world::atomic::Ordering;
 use std::sync::Arc;
 
 impl Committer {
@@ -40,9 +41,6 @@ impl Committer {
         for composed in blocks {
             let Some(layer) = &composed.layer else { continue };
             let index = composed.taken.key.index;
-            if let Composition::Shared { number, .. } = composed.content {
-                drop(slice.metadata.pages.get(block_page(number)).await);
-            }
             if leaf.is_none() {
                 // What cannot be read is dealt with when it is changed.
                 leaf = Some(slice.leaf(layer, index).await.ok().flatten());
@@ -88,6 +86,9 @@ impl Committer {
         last: &mut LastLeaf,
     ) -> Result<(), PoolError> {
         let index = composed.taken.key.index;
+        if let Composition::Kept = composed.content {
+            return Ok(());
+        }
         // The leaf to change. If the block is to be unmapped, it is changed only if it maps the block.
         let leaf = match placed {
             Some(_) => self.leaf_to_publish(layer, index, last).await?,
@@ -112,12 +113,22 @@ impl Committer {
                 layer.owned_blocks.fetch_add(1);
                 layer.births.fetch_add(1);
                 match is {
-                    Placement::New(place) => self.add_block(number, place).await?,
-                    Placement::Shared(owner) => self.share_block(layer, number, owner).await?,
+                    Placement::New(place, fingerprint) => {
+                        if place.info.is_lent() {
+                            layer.lend(1);
+                        }
+                        self.add_block(number, place, fingerprint).await?;
+                    }
+                    Placement::Repeated => {
+                        layer.lend(1);
+                        self.slice.forks.read().copies.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Placement::Shared if planted(Bug::ReferLate) => self.share_block(layer, number).await?,
+                    Placement::Shared => {}
                 }
                 match &composed.content {
-                    Composition::Data(data, _) => {
-                        self.slice.front.cache.fill_written(number, data, old.block())
+                    Composition::Data(fresh) => {
+                        self.slice.front.cache.fill_written(number, &fresh.whole, old.block())
                     }
                     Composition::Placed { block, .. } => block.publish(),
                     _ => {}

@@ -14,7 +14,7 @@ use crate::{
     commit::committer::Committer,
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, CopySource, REGION_BYTES, RecordKind, TREE_FAN_OUT, ThinEntry},
+    format::{CopySource, REGION_BYTES, RecordKind, TREE_FAN_OUT, ThinEntry},
     host::{
         discard::Reached,
         stalls::Waits,
@@ -22,9 +22,13 @@ use crate::{
     },
     journal::{Batch, Entry},
     lifecycle::slice::Slice,
-    maps::{blocks::BlockPlace, tree::slot},
+    maps::{
+        blocks::{BlockPlace, block_page, entry_in},
+        tree::slot,
+    },
+    meta::Page,
 };
-use quoin_base::{BlockIndex, BlockNumber, ByteRange, LayerId, SECTOR_BYTES, VolumeId};
+use quoin_base::{BlockIndex, BlockNumber, ByteRange, SECTOR_BYTES, VolumeId};
 use quoin_world::Slice as Bytes;
 use std::{sync::Arc, time::Duration};
 
@@ -261,12 +265,12 @@ impl Slice {
         Ok(base.map(|base| base.data.slice(bytes(fragment.start)..bytes(fragment.end()))))
     }
 
-    /// The block that these fragments of one block say to share, and the layer that owns it. `None` if there is anything
+    /// The block that these fragments of one block say to share, with the page of its entry. `None` if there is anything
     /// else to the block, or something is wrong with it: then its data is looked at.
     pub(crate) async fn shared_block(
         &self,
         fragments: &[Fragment],
-    ) -> Result<Option<(BlockNumber, LayerId)>, PoolError> {
+    ) -> Result<Option<(BlockNumber, BlockPlace, Arc<Page>)>, PoolError> {
         let source = match fragments {
             [Fragment { sectors, content: Content::Shared(source), .. }]
                 if *sectors == self.buffer.sectors_per_block() =>
@@ -281,10 +285,9 @@ impl Slice {
             let Some(leaf) = self.leaf(&map, source.index).await? else { return Ok(None) };
             let entry = ThinEntry(leaf.get(slot(source.index, 0)));
             let Some(number) = entry.block() else { return Ok(None) };
-            let place = self.block(number).await?;
-            // References that the same batch of destage adds are not counted yet.
-            let has_room = |place: &BlockPlace| place.info.count() < BlockInfo::MOST / 2;
-            Ok(place.filter(has_room).map(|_| (number, self.forks.read().owner(entry.birth()))))
+            let Some(page) = self.metadata.pages.get(block_page(number)).await? else { return Ok(None) };
+            let place = entry_in(&page, number).filter(BlockPlace::may_be_shared);
+            Ok(place.map(|place| (number, place, page)))
         };
         match found.await {
             Err(error) if self.store.is_damage(&error).await => Ok(None),
@@ -305,18 +308,11 @@ pub(crate) fn unreadable(source: VolumeId, offset: u64, error: PoolError) -> Poo
 
 impl Committer {
     /// Lets a layer own a block that another owns, too.
-    pub(crate) async fn share_block(
-        &mut self,
-        layer: &Layer,
-        number: BlockNumber,
-        owner: LayerId,
-    ) -> Result<(), PoolError> {
-        let had = if planted(Bug::ForgetToCount) { 2 } else { self.add_reference(number).await? };
-        layer.lend(1);
-        let owner = self.slice.forks.layer(owner);
-        if let Some(owner) = owner.filter(|_| had == 1) {
-            owner.lend(1);
+    pub(crate) async fn share_block(&mut self, layer: &Layer, number: BlockNumber) -> Result<(), PoolError> {
+        if !planted(Bug::ForgetToCount) {
+            self.add_reference(number).await?;
         }
+        layer.lend(1);
         Ok(())
     }
 }

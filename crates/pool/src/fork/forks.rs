@@ -75,6 +75,12 @@ impl Forks {
         self.layer(id).filter(|layer| !layer.is_gone())
     }
 
+    /// The layer that owns what another bore, if it is there.
+    pub(crate) fn owner_of(&self, birth: LayerId) -> Option<Arc<Layer>> {
+        let layers = self.read();
+        layers.all.get(&layers.owner(birth)).cloned()
+    }
+
     /// Whether any layer waits for its map.
     pub(crate) fn are_pending(&self) -> bool {
         !self.read().pending.is_empty()
@@ -194,8 +200,10 @@ impl Forks {
         drop(tally);
         // Of two that share a block only one must be able to overwrite it.
         let copies = layers.copies.load(Ordering::Relaxed);
+        let layouts = layers.volumes.values().map(|leaf| weight(leaf.volume.layout()));
+        let heaviest = if copies > 0 { layouts.max().unwrap_or(Weight::ONE) } else { Weight::ONE };
         let with_lent = |Promised { mut promise, lent }: Promised| {
-            promise.unmapped += lent.min(copies);
+            promise.unmapped += lent.min(heaviest.weigh(copies));
             promise
         };
         let (now, mut then) = (with_lent(now), with_lent(then));

@@ -31,6 +31,8 @@ pub(crate) struct VolumeState {
     layout: AtomicU64,
     /// How what is written to it is compressed.
     compression: AtomicU8,
+    /// Whether what is written to it is deduplicated.
+    is_deduplicated: AtomicBool,
     /// From here on nothing is written; not kept when the pool is closed.
     pub end: AtomicU64,
     /// Bytes hosts wrote since the pool was opened.
@@ -40,22 +42,23 @@ pub(crate) struct VolumeState {
 }
 
 impl VolumeState {
-    /// Of a new volume that is forked from this one: with the same layout and compression, and nothing promised.
+    /// Of a new volume that is forked from this one: with the same layout, compression and deduplication, and nothing promised.
     pub(crate) fn forked(&self, id: VolumeId) -> Arc<Self> {
-        Self::with(id, 0, self.layout(), self.compression())
+        Self::with(id, 0, self.layout(), (self.compression(), self.is_deduplicated()))
     }
 
     fn with(
         id: VolumeId,
         reserved_bytes: u64,
         layout: Option<Layout>,
-        compression: Compression,
+        (compression, is_deduplicated): (Compression, bool),
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             reserved_bytes: AtomicU64::new(reserved_bytes),
             layout: AtomicU64::new(Laid::As(layout).pack().into()),
             compression: AtomicU8::new(compression as u8),
+            is_deduplicated: AtomicBool::new(is_deduplicated),
             end: AtomicU64::new(u64::MAX),
             written_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
@@ -77,6 +80,20 @@ impl VolumeState {
 
     pub(crate) fn compress(&self, compression: Compression) {
         self.compression.store(compression as u8, Ordering::Release);
+    }
+
+    /// Whether what is written to it is deduplicated.
+    pub(crate) fn is_deduplicated(&self) -> bool {
+        self.is_deduplicated.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn deduplicate(&self, is_on: bool) {
+        self.is_deduplicated.store(is_on, Ordering::Release);
+    }
+
+    /// Whether what is written to it is compressed or deduplicated.
+    pub(crate) fn is_reduced(&self) -> bool {
+        self.is_deduplicated() || self.compression() != Compression::Off
     }
 
     pub(crate) fn lay_out(&self, layout: Option<Layout>) {
@@ -114,8 +131,11 @@ pub(crate) struct Layer {
     pub owned_blocks: Noted,
     /// Blocks and tree pages whose birth names it.
     pub births: Noted,
-    /// Of the blocks that it owns, those that others may own too: at least as many as do. A range copy lends them.
+    /// Of the references to blocks that it owns, those that count as lent: the block has or had others. Range copies and
+    /// deduplication lend.
     lent_blocks: Noted,
+    /// How often it lent a block that it had alone, since the pool was opened.
+    loans: AtomicU64,
     /// What all it owns is laid out as, packed: see [`Laid`].
     laid: Noted,
     /// How often it became uneven or mixed, or took something over, since the pool was opened.
@@ -166,7 +186,8 @@ impl Layer {
             id: image.id,
             family: image.family,
             volume: volume.unwrap_or_else(|| {
-                VolumeState::with(image.volume, image.reserved_bytes, image.layout, image.compression)
+                let reduction = (image.compression, image.is_deduplicated);
+                VolumeState::with(image.volume, image.reserved_bytes, image.layout, reduction)
             }),
             born: image.born,
             frozen_at: AtomicU64::new(image.frozen_at.map_or(u64::MAX, |sequence| sequence.0)),
@@ -179,6 +200,7 @@ impl Layer {
             owned_blocks: Noted::new(image.owned_blocks, &note),
             births: Noted::new(image.births, &note),
             lent_blocks: Noted::new(image.lent_blocks, &note),
+            loans: AtomicU64::new(0),
             laid: Noted::new(image.laid.pack().into(), &note),
             mixes: AtomicU64::new(0),
             lists: NotedLists::new(image.lists.clone(), &note),
@@ -209,6 +231,7 @@ impl Layer {
             reserved_bytes: if leaf { self.volume.reserved_bytes.load(Ordering::Relaxed) } else { 0 },
             layout: if leaf { self.volume.layout() } else { None },
             compression: if leaf { self.volume.compression() } else { Compression::Off },
+            is_deduplicated: leaf && self.volume.is_deduplicated(),
             laid: self.laid(),
             pending: self.is_pending(),
             gone: self.is_gone(),
@@ -216,7 +239,7 @@ impl Layer {
         }
     }
 
-    /// Of the blocks that it owns, how many others may own too.
+    /// Of the blocks that it owns, how many others may own too: see [`BlockInfo::is_lent`](crate::format::BlockInfo::is_lent).
     pub(crate) fn lent(&self) -> u64 {
         let owned = self.owned_blocks.load(Ordering::Relaxed);
         self.lent_blocks.load(Ordering::Acquire).min(owned)
@@ -224,12 +247,23 @@ impl Layer {
 
     /// Notes that blocks of it are owned by others too.
     pub(crate) fn lend(&self, blocks: u64) {
-        self.lent_blocks.store(self.lent() + blocks);
+        self.lent_blocks.fetch_add(blocks);
     }
 
-    /// Notes that a block that others own too is not its own any more.
+    /// Notes that a block that it had alone is owned by others too.
+    pub(crate) fn lend_first(&self) {
+        self.loans.fetch_add(1, Ordering::AcqRel);
+        self.lend(1);
+    }
+
+    /// How often it lent a block that it had alone, since the pool was opened.
+    pub(crate) fn loans(&self) -> u64 {
+        self.loans.load(Ordering::Acquire)
+    }
+
+    /// Notes that a block that others own too, or did, is not its own any more.
     pub(crate) fn end_loan(&self) {
-        self.lent_blocks.store(self.lent().saturating_sub(1));
+        self.lent_blocks.store(self.lent_blocks.load(Ordering::Acquire).saturating_sub(1));
     }
 
     /// What all it owns is laid out as.

@@ -13,7 +13,7 @@ use crate::{
     meta::{Alias, CatalogImage, Laid, Operation, Transaction},
 };
 use quoin_base::{LayerId, Layout, Sequence, VolumeId};
-use quoin_world::atomic::{AtomicU64, Ordering};
+use quoin_world::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
@@ -38,6 +38,8 @@ pub(crate) struct Layers {
     pub copies: AtomicU64,
     /// Grows whenever what layers are to be laid out as may have changed.
     pub laid_out: AtomicU64,
+    /// A volume is deduplicated, or was since the pool was opened.
+    pub is_any_deduplicated: AtomicBool,
     /// The last catalog transaction that took effect.
     pub applied: Sequence,
 }
@@ -52,6 +54,7 @@ impl Layers {
             ids: LayerIds::new(image.next_layer),
             copies: AtomicU64::new(image.copies),
             applied: image.applied,
+            is_any_deduplicated: AtomicBool::new(image.layers.iter().any(|layer| layer.is_deduplicated)),
             ..Self::default()
         };
         // Leaves first: the former layers of a volume share what its leaf knows of it.
@@ -162,6 +165,13 @@ impl Layers {
                 Operation::Compress { volume, compression } => {
                     if let Some(layer) = self.volumes.get(&volume) {
                         layer.volume.compress(compression);
+                        layer.note_change();
+                    }
+                }
+                Operation::Deduplicate { volume, is_on } => {
+                    if let Some(layer) = self.volumes.get(&volume) {
+                        layer.volume.deduplicate(is_on);
+                        self.is_any_deduplicated.fetch_or(is_on, Ordering::Relaxed);
                         layer.note_change();
                     }
                 }

@@ -20,8 +20,17 @@ fn packed_words_come_apart_as_they_were_put_together() {
     let listed = [t.dead(), t.as_dead_page().dead()];
     assert_eq!(listed, [Dead::Block(BlockNumber((1 << 39) - 1)), Dead::Page(PageNumber((1 << 39) - 1))]);
     assert!(ThinEntry(1 << 40).is_none() && ThinEntry(1 << 40).block().is_none() && !t.is_none());
-    let b = BlockInfo::new(0xdead_beef, 5, 3);
-    assert_eq!((b.crc(), b.count(), b.algorithm()), (0xdead_beef, 5, 3));
+    let b = BlockInfo::new(0xdead_beef, References::Count(5), 3);
+    assert_eq!((b.crc(), b.count(), b.bearer(), b.algorithm()), (0xdead_beef, 5, None, 3));
+    let most = b.counted(BlockInfo::MOST);
+    assert_eq!(
+        (most.crc(), most.count(), most.bearer(), most.algorithm()),
+        (0xdead_beef, BlockInfo::MOST, None, 3)
+    );
+    let borne = BlockInfo::new(0xdead_beef, References::Sole(LayerId(LAYERS_END - 1)), 15);
+    assert_eq!((borne.crc(), borne.count(), borne.bearer()), (0xdead_beef, 1, Some(LayerId(LAYERS_END - 1))));
+    let again = borne.stored_as(7, 2);
+    assert_eq!((again.crc(), again.bearer(), again.algorithm()), (7, borne.bearer(), 2));
 }
 
 #[test]

@@ -169,9 +169,37 @@ impl fmt::Display for Dead {
     }
 }
 
-/// The fourth word of a block table entry: checksum of what is stored, how many references, how it is stored.
+/// The fourth word of a block table entry: checksum of what is stored 32 bits, references 28, how it is stored 4. The references
+/// are a number; or, with [`BORNE`] beside it, the layer whose is the only one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct BlockInfo(pub u64);
+
+const BORNE: u32 = 1 << 27;
+const _: () = assert!(LAYERS_END <= BORNE);
+
+/// The references to a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum References {
+    /// One, and there was no other since the block came to be. The layer bore it: see [`ThinEntry::birth`].
+    Sole(LayerId),
+    /// So many, of whatever layers.
+    Count(u32),
+}
+
+impl References {
+    fn pack(self) -> u32 {
+        match self {
+            Self::Sole(layer) => {
+                assert!(layer.0 > 0 && layer.0 < LAYERS_END, "no block is borne by layer {layer}");
+                BORNE | layer.0
+            }
+            Self::Count(count) => {
+                assert!(count <= BlockInfo::MOST, "no block has {count} references");
+                count
+            }
+        }
+    }
+}
 
 impl BlockInfo {
     /// Content stored as it is.
@@ -182,14 +210,21 @@ impl BlockInfo {
     /// Content that is lost: completing a partial write met unreadable data.
     pub(crate) const LOST: u8 = 15;
     /// The most references a block can have.
-    pub(crate) const MOST: u32 = (1 << 28) - 1;
+    pub(crate) const MOST: u32 = BORNE - 1;
 
-    pub(crate) fn new(crc: u32, count: u32, algorithm: u8) -> Self {
-        assert!(
-            count <= Self::MOST && algorithm < 16,
-            "no block has {count} references, or is of {algorithm}"
-        );
-        Self(u64::from(crc) | u64::from(count) << 32 | u64::from(algorithm) << 60)
+    pub(crate) fn new(crc: u32, references: References, algorithm: u8) -> Self {
+        assert!(algorithm < 16, "no block is stored by {algorithm}");
+        Self(u64::from(crc) | u64::from(references.pack()) << 32 | u64::from(algorithm) << 60)
+    }
+
+    fn references_bits(self) -> u32 {
+        (self.0 >> 32) as u32 & (BORNE | Self::MOST)
+    }
+
+    /// The layer that bore its only reference, if it never had another.
+    pub(crate) fn bearer(self) -> Option<LayerId> {
+        let bits = self.references_bits();
+        (bits & BORNE != 0).then_some(LayerId(bits & !BORNE))
     }
 
     pub(crate) fn crc(self) -> u32 {
@@ -197,7 +232,15 @@ impl BlockInfo {
     }
 
     pub(crate) fn count(self) -> u32 {
-        (self.0 >> 32) as u32 & Self::MOST
+        match self.bearer() {
+            Some(_) => 1,
+            None => self.references_bits(),
+        }
+    }
+
+    /// Whether the references to it count as lent: there is another, or was.
+    pub(crate) fn is_lent(self) -> bool {
+        self.bearer().is_none()
     }
 
     /// Whether stored bytes are what they were.
@@ -212,12 +255,12 @@ impl BlockInfo {
 
     /// Of the same block, stored otherwise.
     pub(crate) fn stored_as(self, crc: u32, algorithm: u8) -> Self {
-        Self::new(crc, self.count(), algorithm)
+        Self(self.0 & !(u64::from(u32::MAX) | 15 << 60) | u64::from(crc) | u64::from(algorithm) << 60)
     }
 
-    /// The same with another count.
+    /// The same with so many references, of whatever layers.
     pub(crate) fn counted(self, count: u32) -> Self {
-        Self::new(self.crc(), count, self.algorithm())
+        Self::new(self.crc(), References::Count(count), self.algorithm())
     }
 
     pub(crate) fn algorithm(self) -> u8 {

@@ -11,7 +11,7 @@ use crate::{
     bugs::{Bug, planted},
     error::PoolError,
     fork::layer::Layer,
-    format::{BlockInfo, Location, REGION_BYTES, TREE_FAN_OUT, ThinEntry},
+    format::{BlockInfo, Location, REGION_BYTES, References, TREE_FAN_OUT, ThinEntry},
     host::{ahead::Ahead, cache::LARGEST_FILL_BYTES},
     journal::Batch,
     lifecycle::slice::Slice,
@@ -276,7 +276,7 @@ impl Slice {
         let mut leaf: Option<(u64, Option<Arc<Page>>)> = None;
         for (i, part) in parts.iter_mut().enumerate() {
             if let Some(block) = part.placed_in() {
-                let info = BlockInfo::new(block.crc, 1, BlockInfo::PLAIN);
+                let info = BlockInfo::new(block.crc, References::Count(1), BlockInfo::PLAIN);
                 let place = BlockPlace { location: block.location, info };
                 found.push(Found { part: i, number: None, place });
                 continue;
@@ -499,6 +499,7 @@ impl Slice {
                 }
                 Err(error) => Err(error.to_string()),
             };
+            self.fingerprints().distrust(number);
             return Err(self.unreadable_block(layer, index, reason));
         }
     }

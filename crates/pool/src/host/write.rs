@@ -29,12 +29,18 @@ const MAPPED_ONLY_FROM: u64 = 4 << 20;
 pub(crate) struct Below {
     /// The leaf it has for them, if any.
     leaf: Option<Arc<Page>>,
-    /// If the layer has lent any of its blocks: those of the leaf's that it has not. It lends none while it lives: what
-    /// is copied from was forked from it.
+    /// If the layer has lent any of its blocks: those of the leaf's that it has not, unless it has lent more since.
     alone: BTreeSet<BlockNumber>,
+    /// How often it had lent some by then.
+    loans: u64,
 }
 
 impl Below {
+    /// Whether the layer has lent no more since this was looked for.
+    fn is_as_it_was(&self, layer: &Layer) -> bool {
+        layer.loans() == self.loans
+    }
+
     /// True for a block that destage will exchange for another of the same size: it is mapped, the layer alone owns it,
     /// and nothing buffered will change that before. While a block is not buffered and its shard is locked, its entry stays
     /// as it is; a leaf with an entry that the layer owns is the layer's own, and stays the one it is while that lives.
@@ -256,7 +262,7 @@ impl Slice {
 
     async fn look_below(&self, layer: &Layer, range: ByteRange) -> Result<Below, PoolError> {
         let block_bytes = self.buffer.block_bytes;
-        let _guard = self.enter_readers();
+        let (_guard, loans) = (self.enter_readers(), layer.loans());
         let leaf = self.leaf(layer, range.first_block(block_bytes)).await;
         // Of a layer that is gone nothing counts: the next attempt tells.
         let leaf = match leaf {
@@ -265,16 +271,16 @@ impl Slice {
             Err(PoolError::Corrupt { .. }) => None,
             leaf => leaf?,
         };
-        let mut below = Below { leaf, ..Below::default() };
+        let mut below = Below { leaf, alone: BTreeSet::new(), loans };
         if layer.lent() == 0 {
             return Ok(below);
         }
-        // Of a layer that has lent blocks only those with one reference are given back when they are replaced.
+        // Of a layer that has lent blocks only those that were never lent are certain to be given back when they are replaced.
         let Some(leaf) = &below.leaf else { return Ok(below) };
         for index in range.first_block(block_bytes).until(range.end_block(block_bytes)) {
             let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
             match self.block(number).await {
-                Ok(Some(place)) if place.info.count() == 1 => drop(below.alone.insert(number)),
+                Ok(Some(place)) if !place.info.is_lent() => drop(below.alone.insert(number)),
                 Ok(_) | Err(PoolError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -303,7 +309,7 @@ impl Slice {
         // What a volume replaces that got a heavier layout takes more than it gives.
         let is_lighter = layer.is_mixed() && self.weight(layer).is_more();
         if fit != Fit::Fits && self.space.may_replace() && !is_lighter {
-            let below = below.ok_or(Refusal::LookBelow)?;
+            let below = below.filter(|below| below.is_as_it_was(layer)).ok_or(Refusal::LookBelow)?;
             let layers = self.forks.read();
             replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
             fit = match new - replaced.len() as u64 {

@@ -20,6 +20,7 @@ use crate::{
 };
 use hashbrown::HashMap;
 use journal::{SliceToCheck, check_journal, decided_by};
+use loans::Loans;
 use quoin_base::{BlockNumber, ByteRange, PageNumber, SegmentGeneration, SegmentId, SliceId, VolumeId};
 use quoin_drive::Drive;
 use quoin_world::Compiled;
@@ -33,6 +34,7 @@ use std::{
 
 mod journal;
 mod layers;
+mod loans;
 mod redundancy;
 mod space;
 mod table;
@@ -164,6 +166,7 @@ impl CheckReport {
                 Operation::Reserve { .. }
                 | Operation::LayOut { .. }
                 | Operation::Compress { .. }
+                | Operation::Deduplicate { .. }
                 | Operation::Prepare(_) => {}
             }
         }
@@ -279,6 +282,7 @@ async fn check_slice(slice: &SliceToCheck, decided: &Decided, report: &mut Check
         report,
         live: HashMap::default(),
         references: HashMap::default(),
+        loans: Loans::default(),
         tree_pages: BTreeSet::new(),
     };
     walk.page_maps().await;
@@ -286,6 +290,7 @@ async fn check_slice(slice: &SliceToCheck, decided: &Decided, report: &mut Check
     walk.orphaned_tree_pages().await;
     walk.space(block_bytes(opened)).await;
     walk.block_table().await;
+    walk.loans();
     walk.leaks();
     walk.segments().await;
     let leaves = || opened.catalog.layers.iter().filter(|l| l.is_leaf());
@@ -384,6 +389,7 @@ struct Walk<'a> {
     live: HashMap<u32, (u64, u32), FxBuildHasher>,
     /// References to each block from the thin maps.
     references: HashMap<BlockNumber, u32, FxBuildHasher>,
+    loans: Loans,
     /// Pages of the page space of the trees that a thin map reached.
     tree_pages: BTreeSet<PageNumber>,
     /// Blocks that the table has and nothing leads to.

@@ -23,7 +23,7 @@ use crate::{
     error::PoolError,
     fork::layer::Layer,
     fork::lists::DeadList,
-    format::{BlockInfo, DEAD_PAGE, Location, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    format::{BlockInfo, DEAD_PAGE, Location, References, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
     integrity::damage::Damage,
     lifecycle::slice::Slice,
     maps::{
@@ -193,8 +193,8 @@ impl Committer {
     /// A block whose content is lost, with a reference from each entry of a leaf.
     async fn lost_block(&mut self, layer: &Layer) -> Result<ThinEntry, PoolError> {
         let number = self.take_block_number().await?;
-        let info = BlockInfo::new(0, TREE_FAN_OUT as u32, BlockInfo::LOST);
-        self.add_block(number, BlockPlace { location: Location(0), info }).await?;
+        let info = BlockInfo::new(0, References::Count(TREE_FAN_OUT as u32), BlockInfo::LOST);
+        self.add_block(number, BlockPlace { location: Location(0), info }, None).await?;
         for count in [&layer.owned_blocks, &layer.births, &layer.mapped_blocks] {
             count.fetch_add(TREE_FAN_OUT);
         }

@@ -491,6 +491,9 @@ impl Scrub {
             if read.is_err() && self.slice().segments.table.is_unreadable(segment) {
                 return Ok(false);
             }
+            if read.is_ok() {
+                self.slice().fingerprints().distrust(number);
+            }
             let mut state = self.state.lock();
             match read {
                 Ok(_) => {

@@ -121,9 +121,11 @@ pub(crate) struct DestageCounters {
     pub(crate) reduction: ReductionCounters,
 }
 
-/// Blocks of volumes that are compressed.
+/// Blocks of volumes that are compressed or deduplicated.
 #[derive(Default)]
 pub(crate) struct ReductionCounters {
+    /// Those that became references to others with the same content.
+    pub(crate) deduplicated_blocks: Figure,
     /// Those that were stored compressed, and what they take.
     pub(crate) compressed_blocks: Figure,
     pub(crate) compressed_bytes: Figure,
@@ -146,7 +148,7 @@ impl ReductionCounters {
                 }
                 Form::Incompressible => self.incompressible_blocks.add(1),
                 Form::Hasty => self.hasty_blocks.add(1),
-                Form::Untried => {}
+                Form::Untried | Form::Plain => {}
             }
         }
     }
@@ -264,6 +266,7 @@ impl Counters {
             overlapped_blocks: destage.overlapped_blocks.get(),
             destaged_beside_checkpoints: destage.blocks_beside_checkpoints.get(),
             carried_records: destage.carried.get(),
+            deduplicated_blocks: destage.reduction.deduplicated_blocks.get(),
             compressed_blocks: destage.reduction.compressed_blocks.get(),
             compressed_bytes: destage.reduction.compressed_bytes.get(),
             incompressible_blocks: destage.reduction.incompressible_blocks.get(),

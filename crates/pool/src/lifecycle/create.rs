@@ -88,7 +88,7 @@ async fn make(world: &dyn World, drives: Vec<NewDrive>, options: FormatOptions) 
     }
     let store = Store::format(formatted, overhead.raw(MIN_DATA_SEGMENTS * overhead.segment())).await?;
     for slice in (0..options.slices).map(SliceId) {
-        store.harden_root(slice, &first_root(pool, slice)).await?;
+        store.harden_root(slice, &first_root(pool, slice, random_key(world))).await?;
     }
     Ok(pool)
 }
@@ -99,7 +99,7 @@ fn overhead(options: &FormatOptions, drives: &[NewDrive]) -> Overhead {
 }
 
 /// The root of a slice without volumes.
-fn first_root(pool: PoolId, slice: SliceId) -> Root {
+fn first_root(pool: PoolId, slice: SliceId, fingerprint_key: [u8; 32]) -> Root {
     let mut root: Root = zeroed();
     root.magic = ROOT_MAGIC.into();
     root.version = FORMAT_VERSION.into();
@@ -113,6 +113,7 @@ fn first_root(pool: PoolId, slice: SliceId) -> Root {
     root.next_extent = 1.into();
     root.next_volume = (VolumeId::first_of(slice).0 + 1).into();
     root.segments = 1.into();
+    root.fingerprint_key = fingerprint_key;
     root.seal();
     root
 }
@@ -291,6 +292,13 @@ fn data_slabs(drives: &[NewDrive], options: &FormatOptions) -> Result<BTreeMap<u
         }
     }
     Ok(data_slabs)
+}
+
+/// A key for fingerprints. Who cannot guess it cannot make blocks that are taken for others.
+fn random_key(world: &dyn World) -> [u8; 32] {
+    let mut key = [0; 32];
+    key.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&world.random_u64().to_le_bytes()));
+    key
 }
 
 pub(crate) fn random_uuid(world: &dyn World) -> uuid::Uuid {

@@ -5,7 +5,8 @@ use quoin_base::{GIB, MIB};
 
 /// The shares of a memory limit, in bytes. They add up to the limit.
 ///
-/// What is counted: data in the write buffer and the read cache, what is read ahead, metadata pages, the data of commands in
+/// What is counted: data in the write buffer and the read cache, what is read ahead, metadata pages, the index of
+/// fingerprints, the data of commands in
 /// flight, and memory kept for use again. The allowance for the process is for what is not: code, threads,
 /// indices, the catalog, the segment table, what the allocator loses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +26,8 @@ pub struct MemoryShares {
     pub dirty_bytes: u64,
     /// [`PoolOptions::ahead_bytes`].
     pub ahead_bytes: u64,
+    /// [`PoolOptions::index_bytes`].
+    pub index_bytes: u64,
     /// [`PoolOptions::cache_bytes`]: what remains.
     pub cache_bytes: u64,
 }
@@ -42,7 +45,8 @@ impl MemoryShares {
         // The more changes a page gathers before it is written, the fewer bytes each costs.
         let dirty_bytes = (metadata_bytes / 2).min(256 * MIB);
         let ahead_bytes = (rest / 16).min(64 * MIB);
-        let metadata = metadata_bytes + dirty_bytes;
+        let index_bytes = rest / 16;
+        let metadata = metadata_bytes + dirty_bytes + index_bytes;
         let cache_bytes = rest - sessions_bytes - spare_bytes - buffer_bytes - metadata - ahead_bytes;
         Self {
             process_bytes,
@@ -52,6 +56,7 @@ impl MemoryShares {
             metadata_bytes,
             dirty_bytes,
             ahead_bytes,
+            index_bytes,
             cache_bytes,
         }
     }
@@ -65,17 +70,20 @@ impl MemoryShares {
             + self.metadata_bytes
             + self.dirty_bytes
             + self.ahead_bytes
+            + self.index_bytes
             + self.cache_bytes
     }
 
     /// Options for a pool that keeps to its shares.
     pub fn pool_options(&self) -> PoolOptions {
-        let Self { buffer_bytes, metadata_bytes, dirty_bytes, ahead_bytes, cache_bytes, .. } = *self;
+        let Self { buffer_bytes, metadata_bytes, dirty_bytes, ahead_bytes, index_bytes, cache_bytes, .. } =
+            *self;
         PoolOptions {
             buffer_bytes,
             metadata_bytes,
             dirty_bytes,
             ahead_bytes,
+            index_bytes,
             cache_bytes,
             ..PoolOptions::default()
         }
@@ -109,6 +117,7 @@ mod tests {
                 s.metadata_bytes,
                 s.dirty_bytes,
                 s.ahead_bytes,
+                s.index_bytes,
                 s.cache_bytes,
             ];
             assert_eq!(s.limit_bytes(), limit.max(PoolOptions::LEAST_MEMORY_BYTES));

@@ -18,6 +18,7 @@ mod pledge;
 pub(crate) mod pool;
 pub(crate) mod protection;
 pub(crate) mod recovered;
+pub(crate) mod reducing;
 mod reduction;
 mod report;
 mod settling;

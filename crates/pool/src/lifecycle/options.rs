@@ -81,6 +81,9 @@ pub struct PoolOptions {
     pub metadata_bytes: u64,
     /// Metadata that may be dirty before a checkpoint is made.
     pub dirty_bytes: u64,
+    /// RAM that remembers which blocks have which content, for volumes that are deduplicated: eight bytes for each block. It is
+    /// used as far as there are any.
+    pub index_bytes: u64,
     /// The most RAM the read cache takes; 0: no cache.
     pub cache_bytes: u64,
     /// The most RAM that what is read ahead for sequential reads takes; 0: nothing is read ahead.
@@ -111,6 +114,7 @@ impl Default for PoolOptions {
             buffer_bytes: 256 * MIB,
             metadata_bytes: GIB,
             dirty_bytes: 64 * MIB,
+            index_bytes: 64 * MIB,
             cache_bytes: 256 * MIB,
             ahead_bytes: 64 * MIB,
             replay_bytes: 2 * GIB,
@@ -134,6 +138,7 @@ impl PoolOptions {
             buffer_bytes: part(self.buffer_bytes).max(LEAST_BUFFER_BYTES.min(self.buffer_bytes)),
             metadata_bytes: part(self.metadata_bytes),
             dirty_bytes: part(self.dirty_bytes),
+            index_bytes: part(self.index_bytes),
             cache_bytes: part(self.cache_bytes),
             ahead_bytes: part(self.ahead_bytes),
             replay_bytes: part(self.replay_bytes),

@@ -17,8 +17,9 @@ use crate::{
     journal::log::Log,
     lifecycle::{
         converting::Converting, counters::Counters, options::PoolOptions, recovered::Recovered,
-        stats::RecoveryStats,
+        reducing::Reducing, stats::RecoveryStats,
     },
+    maps::fingerprints::Fingerprints,
     meta::{PageId, metadata::Metadata},
     segment::{io::SegmentIo, readers::ReadGuard, segments::Segments},
     space::Space,
@@ -48,6 +49,8 @@ pub(crate) struct Slice {
     flips: Flips,
     rebuilding: Rebuilding,
     converting: Converting,
+    fingerprints: Arc<Fingerprints>,
+    reducing: Reducing,
 }
 
 /// What [`Slice::new`] puts together.
@@ -69,12 +72,15 @@ impl Slice {
         let Parts { world, options, id, store, log, io, metadata, layers, space, recovered } = parts;
         let (block_bytes, data_threads) = (u64::from(store.block_bytes()), world.data_threads());
         metadata.pages.limit_to(options.metadata_bytes);
+        let fingerprints = Fingerprints::new(metadata.root().fingerprint_key, options.index_bytes);
         let placer = Placer::new(log.journal.threads(), io.segments.clone(), &store);
         Self {
             front: Front::new(&options, block_bytes, data_threads, placer),
             buffer: Buffer::new(block_bytes),
             segments: Segments::new(io, data_threads),
             forks: Forks::new(layers, Measure { block_bytes, layout: store.layout() }),
+            fingerprints: Arc::new(fingerprints),
+            reducing: Reducing::default(),
             requests: Requests::new(store.health()),
             counters: Counters::default(),
             damage: DamageLog::default(),
@@ -102,6 +108,16 @@ impl Slice {
 
     pub(crate) fn id(&self) -> SliceId {
         self.id
+    }
+
+    /// What of volumes is being reduced.
+    pub(crate) fn reducing(&self) -> &Reducing {
+        &self.reducing
+    }
+
+    /// Which blocks have which content.
+    pub(crate) fn fingerprints(&self) -> &Arc<Fingerprints> {
+        &self.fingerprints
     }
 
     pub(super) fn start_journal(&self) {

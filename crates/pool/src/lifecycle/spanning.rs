@@ -229,6 +229,7 @@ fn volume_slice(operation: &Operation) -> Option<SliceId> {
         | Operation::Reserve { volume, .. }
         | Operation::LayOut { volume, .. }
         | Operation::Compress { volume, .. }
+        | Operation::Deduplicate { volume, .. }
         | Operation::Fork { source: volume, .. } => Some(volume.slice()),
         Operation::Put { .. } | Operation::Delete { .. } | Operation::Prepare(_) => None,
     }

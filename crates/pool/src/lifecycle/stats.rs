@@ -161,6 +161,8 @@ figures! {
         placed_bytes: u64 = sum,
         /// Written to segments by destage.
         destaged_bytes: u64 = sum,
+        /// Of the blocks destaged, those that became references to others with the same content.
+        deduplicated_blocks: u64 = sum,
         /// Of the blocks destaged, those that were stored compressed.
         compressed_blocks: u64 = sum,
         /// What they take.

@@ -8,6 +8,7 @@ use crate::{
     meta::{Page, PageId},
 };
 use quoin_base::{BlockNumber, PageNumber};
+use quoin_reduction::Fingerprint;
 
 /// A page of the table.
 pub(crate) fn table_page(number: PageNumber) -> PageId {
@@ -41,8 +42,22 @@ pub(crate) struct BlockPlace {
     pub info: BlockInfo,
 }
 
+impl BlockPlace {
+    /// Whether it can have more references. Those that a batch of destage adds are not counted yet when it asks.
+    pub(crate) fn may_be_shared(&self) -> bool {
+        self.info.count() < BlockInfo::MOST / 2
+    }
+}
+
 pub(crate) fn referenced_yet_free(number: BlockNumber) -> PoolError {
     PoolError::corrupt(format!("block {number}"), "it is referenced, yet free")
+}
+
+/// The fingerprint of a block's content, of an entry in use; `None`: it is not known.
+pub(crate) fn fingerprint_in(page: &Page, number: BlockNumber) -> Option<Fingerprint> {
+    let at = block_word(number);
+    let bits = u128::from(page.get(at)) | u128::from(page.get(at + 1)) << 64;
+    (bits != 0).then_some(Fingerprint(bits))
 }
 
 /// The entry of a block in its page of the table; `None` if it is free.

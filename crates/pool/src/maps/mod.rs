@@ -2,6 +2,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod dropped;
+pub(crate) mod fingerprints;
 pub(crate) mod freed;
 pub(crate) mod numbers;
 pub(crate) mod tree;

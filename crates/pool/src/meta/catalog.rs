@@ -54,6 +54,10 @@ pub(crate) enum Operation {
         volume: VolumeId,
         compression: Compression,
     },
+    Deduplicate {
+        volume: VolumeId,
+        is_on: bool,
+    },
     /// The others of the transaction take effect only if another slice's catalog says that it is decided.
     Prepare(TransactionId),
     /// With the layers that the two go on with.
@@ -140,10 +144,16 @@ impl Transaction {
         self
     }
 
+    /// Whether what is written to a volume from now on is stored once with what else of the pool has the same content.
+    pub fn deduplicate(mut self, volume: VolumeId, is_on: bool) -> Self {
+        self.operations.push(Operation::Deduplicate { volume, is_on });
+        self
+    }
+
     /// Gives `target` what `source` holds at the moment of the transaction; both go on independently. A target that
     /// exists gives up what it held, whose space comes back in the background; another comes to be. Takes as long for a
     /// large volume as for a small one. All forks of a transaction are of one moment. Size and reservation are not
-    /// taken over; a new target gets the layout and the compression of `source`.
+    /// taken over; a new target gets the layout, compression and deduplication of `source`.
     pub fn fork(mut self, source: VolumeId, target: VolumeId) -> Self {
         let (kept, given) = (LayerId(0), LayerId(0));
         self.operations.push(Operation::Fork { source, target, kept, given });
@@ -233,6 +243,11 @@ impl Transaction {
                     out.extend(volume.0.to_le_bytes());
                     out.push(*compression as u8);
                 }
+                Operation::Deduplicate { volume, is_on } => {
+                    out.push(10);
+                    out.extend(volume.0.to_le_bytes());
+                    out.push((*is_on).into());
+                }
                 Operation::Fork { source, target, kept, given } => {
                     out.push(6);
                     [source.0, target.0, kept.0, given.0].iter().for_each(|id| out.extend(id.to_le_bytes()));
@@ -282,6 +297,7 @@ impl Transaction {
                     volume: VolumeId(reader.u32()?),
                     compression: reader.compression()?,
                 },
+                10 => Operation::Deduplicate { volume: VolumeId(reader.u32()?), is_on: reader.is()? },
                 other => return Err(reader.damaged(&format!("operation {other} is unknown"))),
             });
         }
@@ -368,6 +384,7 @@ impl Catalog {
                 | Operation::Reserve { .. }
                 | Operation::LayOut { .. }
                 | Operation::Compress { .. }
+                | Operation::Deduplicate { .. }
                 | Operation::Prepare(_)
                 | Operation::Fork { .. } => {}
             }
@@ -390,6 +407,7 @@ mod tests {
             .lay_out(VolumeId(3), Layout::of_columns((4, 2)))
             .lay_out(VolumeId(3), None)
             .compress(VolumeId(3), Compression::Zstd)
+            .deduplicate(VolumeId(3), true)
             .delete_volume(VolumeId(2));
         tx.operations.push(Operation::Prepare(TransactionId { epoch: Epoch(9), number: u64::MAX }));
         tx.number_layers((7..).map(LayerId));

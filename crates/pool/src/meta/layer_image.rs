@@ -8,10 +8,11 @@ use crate::{
 use quoin_base::{Compression, LayerId, Layout, PageNumber, Sequence, VolumeId};
 use std::collections::BTreeMap;
 
-/// A layer's flags. Without the last, no owners of blocks in the list that is being sifted are recorded.
+/// A layer's flags. Without `SIFTING`, no owners of blocks in the list that is being sifted are recorded.
 const PENDING: u8 = 1;
 const GONE: u8 = 2;
 const SIFTING: u8 = 4;
+const DEDUPLICATED: u8 = 8;
 
 /// A layer as a checkpoint records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub(crate) struct LayerImage {
     pub layout: Option<Layout>,
     /// How what is written to its volume is compressed.
     pub compression: Compression,
+    /// Whether what is written to its volume is deduplicated.
+    pub is_deduplicated: bool,
     /// What all it owns is laid out as.
     pub laid: Laid,
     /// It has no map of its own yet.
@@ -65,6 +68,7 @@ impl LayerImage {
             reserved_bytes: 0,
             layout: None,
             compression: Compression::Off,
+            is_deduplicated: false,
             laid: Laid::As(None),
             pending: false,
             gone: false,
@@ -98,7 +102,12 @@ impl LayerImage {
         words.iter().for_each(|word| out.extend(word.to_le_bytes()));
         [Laid::As(self.layout), self.laid].iter().for_each(|laid| out.extend(laid.pack().to_le_bytes()));
         out.push(self.compression as u8);
-        let flags = [(self.pending, PENDING), (self.gone, GONE), (self.is_sifting(), SIFTING)];
+        let flags = [
+            (self.pending, PENDING),
+            (self.gone, GONE),
+            (self.is_sifting(), SIFTING),
+            (self.is_deduplicated, DEDUPLICATED),
+        ];
         out.push(flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum());
         encode_blocks(out, &self.lists.dead_blocks);
         if self.is_sifting() {
@@ -127,13 +136,14 @@ impl LayerImage {
         let laid = laid.ok_or_else(|| reader.damaged("a layer is laid out in an impossible way"))?;
         let compression = reader.compression()?;
         let flags = reader.u8()?;
-        if flags > PENDING + GONE + SIFTING {
+        if flags > PENDING + GONE + SIFTING + DEDUPLICATED {
             return Err(reader.damaged("a layer has unknown flags"));
         }
         let dead_blocks = decode_blocks(reader)?;
         let sifting_blocks = if flags & SIFTING != 0 { decode_blocks(reader)? } else { BTreeMap::new() };
         let lists = Lists { dead, dead_blocks, sifting, sifting_blocks };
         let (pending, gone) = (flags & PENDING != 0, flags & GONE != 0);
+        let is_deduplicated = flags & DEDUPLICATED != 0;
         Ok(Self {
             id,
             family,
@@ -149,6 +159,7 @@ impl LayerImage {
             reserved_bytes,
             layout,
             compression,
+            is_deduplicated,
             laid,
             pending,
             gone,

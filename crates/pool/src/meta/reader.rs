@@ -51,6 +51,15 @@ impl<'a> Reader<'a> {
         Compression::from_byte(byte).ok_or_else(|| self.damaged(&format!("compression {byte} is unknown")))
     }
 
+    /// A byte that is 0 or 1.
+    pub(crate) fn is(&mut self) -> Result<bool, PoolError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.damaged(&format!("{other} is neither 0 nor 1"))),
+        }
+    }
+
     pub(crate) fn damaged(&self, problem: &str) -> PoolError {
         PoolError::corrupt(self.what, problem)
     }

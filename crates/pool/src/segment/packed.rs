@@ -119,6 +119,7 @@ pub(crate) fn content_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::References;
 
     #[test]
     fn what_is_packed_unpacks_to_what_it_was_and_what_is_changed_does_not() {
@@ -127,7 +128,7 @@ mod tests {
         let whole = Whole { crc: crc32c(&data).0, data };
         for codec in [Codec::Lz4, Codec::Zstd(ZSTD_LEVEL)] {
             let packed = pack([(codec, &whole)].into_iter()).pop().flatten().unwrap();
-            let info = BlockInfo::new(packed.crc, 3, packed.algorithm);
+            let info = BlockInfo::new(packed.crc, References::Count(3), packed.algorithm);
             let content = content_of(info, packed.stored.clone(), 8192, true).unwrap();
             assert_eq!((&content.data[..], content.crc), (&text[..], whole.crc));
             let mut wrong = Buf::copy_of(&packed.stored);

@@ -12,6 +12,7 @@ mod clean;
 mod compression;
 mod copy;
 mod cut;
+mod dedup;
 mod domains;
 mod dropped;
 mod evacuate;

@@ -260,7 +260,7 @@ fn a_volume_changes_while_it_is_there() {
         &["cannot keep", "volume v1", "quoin status"],
     );
     refused(&lab.run(&["volume", "rename", "v1", "v2"]), 1, &["volume not changed", "v2 already exists"]);
-    refused(&lab.run(&["volume", "set", "v1"]), 2, &["--thick", "--compression"]);
+    refused(&lab.run(&["volume", "set", "v1"]), 2, &["--thick", "--compression", "--dedup"]);
     refused(&lab.run(&["volume", "set", "v1", "--tag", "app"]), 2, &["KEY=VALUE"]);
     lab.ok(&["volume", "rename", "v1", "db1"]);
     let set = lab.json(&["volume", "set", "db1", "--thin", "--untag", "app", "--tag", "tier=gold"]);

@@ -180,6 +180,94 @@ fn a_policy_makes_its_volumes_thick_or_thin_or_says_what_is_lacking() {
 }
 
 #[test]
+fn what_a_volume_has_is_reduced_on_request() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "2", "--drive-size", "256M", "--domain", "file", "--layout", "mirror"]);
+    let mut serving = serve(&lab);
+    lab.ok(&["volume", "create", "a", "--size", "64M"]);
+    let refused = lab.run(&["volume", "reduce", "a"]);
+    let next = "set --compression or --dedup first, such as: quoin volume set a --compression lz4";
+    assert!(refused.code == Some(1) && refused.stderr.contains(next), "{refused:?}");
+    lab.ok(&["host", "create", "h1", "--initiator", NAME]);
+    lab.ok(&["map", "a", "--host", "h1", "--lun", "1"]);
+    let mut host = login(&lab);
+    write(&mut host, 1, PARTS);
+    drop(host);
+    // When the array is stopped, what was written is stored as it is.
+    assert!(serving.stop_within(Duration::from_secs(30)));
+    let mut serving = serve(&lab);
+    let physical = || lab.json(&["space"])["physical_bytes"].as_u64().unwrap();
+    let before = physical();
+    lab.ok(&["volume", "set", "a", "--compression", "lz4"]);
+    assert_eq!(physical(), before);
+    let told = lab.ok(&["volume", "reduce", "a", "--wait"]);
+    for said in [": done, 100.0 %, 10.0 MiB of 10.0 MiB", "volume a, ", " bytes saved"] {
+        assert!(told.contains(said), "{said:?} is not in {told}");
+    }
+    lab.until(&["space"], |space| space["physical_bytes"].as_u64().unwrap() < before / 2);
+    let job = lab.json(&["job", "list", "--kind", "reduce"])[0].clone();
+    assert_eq!((&job["state"], &job["survives_restart"]), (&"done".into(), &false.into()), "{job}");
+    // A second pass finds nothing to do; one that has ended cannot be cancelled.
+    let again = lab.json(&["volume", "reduce", "a", "--wait"]);
+    assert_eq!((&again["id"], &again["object"]), (&job["id"], &"volume a, 0 bytes saved".into()));
+    let refused = lab.run(&["job", "cancel", job["id"].as_str().unwrap()]);
+    assert!(refused.code == Some(1) && refused.stderr.contains("has ended: it is done"), "{refused:?}");
+    let events = lab.ok(&["events", "--object", "volume a"]);
+    assert!(events.contains("what it has is reduced: of 1280 blocks 1280 became shorter"), "{events}");
+    let mut host = login(&lab);
+    check(&mut host, 1, PARTS);
+    drop(host);
+    assert!(serving.stop_within(Duration::from_secs(30)));
+    lab.ok(&["check"]);
+}
+
+#[test]
+fn volumes_are_deduplicated_as_they_or_their_policy_say() {
+    let lab = Lab::new();
+    lab.ok(&["init", "--drives", "2", "--drive-size", "256M", "--domain", "file", "--layout", "mirror"]);
+    let mut serving = serve(&lab);
+    let deduplication = |volume: &str| lab.json(&["volume", "show", volume])["deduplication"].clone();
+    let state = |volume: &str| lab.json(&["volume", "show", volume])["compliance"]["state"].clone();
+    for command in [["volume", "set"], ["policy", "create"], ["policy", "set"]] {
+        let refused = lab.run(&[&command[..], &["x", "--dedup", "yes"]].concat());
+        let choices = if command[0] == "volume" { "on or off" } else { "on, off or any" };
+        assert!(refused.code == Some(2) && refused.stderr.contains(choices), "{refused:?}");
+    }
+    // For a volume itself, from what is written next on.
+    let made = lab.json(&["volume", "create", "a", "--size", "64M", "--dedup", "on"]);
+    assert_eq!((&made["deduplication"], &made["compression"]), (&"on".into(), &"off".into()));
+    lab.ok(&["volume", "create", "b", "--size", "64M"]);
+    lab.ok(&["host", "create", "h1", "--initiator", NAME]);
+    lab.ok(&["map", "a", "b", "--host", "h1", "--lun", "1"]);
+    let mut host = login(&lab);
+    write(&mut host, 1, PARTS);
+    assert_eq!(lab.json(&["volume", "set", "b", "--dedup", "on"])["deduplication"], "on");
+    write(&mut host, 2, PARTS);
+    let row = |line: &str| line.split_whitespace().eq(["deduplication", "on"]);
+    assert!(lab.ok(&["volume", "show", "b"]).lines().any(row));
+    // By a policy, which has the layout of the pool; what is said for a volume itself goes before it.
+    let policy = lab.json(&["policy", "create", "desktops", "--dedup", "on"]);
+    assert_eq!((&policy["layout"], &policy["deduplication"]), (&"mirror".into(), &"on".into()));
+    lab.ok(&["volume", "create", "c", "--size", "64M", "--policy", "desktops"]);
+    lab.ok(&["volume", "create", "d", "--size", "64M", "--policy", "desktops", "--dedup", "off"]);
+    assert_eq!((state("c"), state("d")), ("compliant".into(), "differs".into()));
+    let shown = lab.ok(&["policy", "status"]);
+    assert!(shown.contains("deduplication off, and its policy says on: quoin volume set --dedup on"));
+    lab.ok(&["policy", "set", "desktops", "--dedup", "any"]);
+    // All of it is there over a kill.
+    serving.kill();
+    let mut serving = serve(&lab);
+    for (volume, expected) in [("a", "on"), ("b", "on"), ("c", "on"), ("d", "off")] {
+        assert_eq!((deduplication(volume), state(volume)), (expected.into(), "compliant".into()), "{volume}");
+    }
+    let mut host = login(&lab);
+    check(&mut host, 1, PARTS);
+    check(&mut host, 2, PARTS);
+    assert!(serving.stop_within(Duration::from_secs(30)));
+    lab.ok(&["check"]);
+}
+
+#[test]
 fn volumes_are_compressed_as_they_or_their_policy_say() {
     let lab = Lab::new();
     lab.ok(&["init", "--drives", "2", "--drive-size", "256M", "--domain", "file", "--layout", "mirror"]);

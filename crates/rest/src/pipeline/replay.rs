@@ -84,7 +84,7 @@ pub(super) fn made(path: &str, object: &str) -> Option<Made> {
     let (kind, name) = object.split_once(' ')?;
     // Where the object is shown.
     let place = match kind {
-        "volume" | "snapshot" | "host" | "export" | "group" | "schedule" | "mapping" => {
+        "volume" | "snapshot" | "host" | "export" | "group" | "schedule" | "mapping" | "job" => {
             format!("{kind}s/{name}")
         }
         "set" => {
@@ -99,6 +99,7 @@ pub(super) fn made(path: &str, object: &str) -> Option<Made> {
     // What the request that made it was answered.
     let (status, location) = match parts[..] {
         [_] | [_, _, "clone"] | ["groups", _, "sets"] => (StatusCode::CREATED, Some(place)),
+        [_, _, "reduce"] => (StatusCode::ACCEPTED, Some(place)),
         [_, _, "copy"] => (StatusCode::ACCEPTED, Some(format!("jobs/copy-{name}"))),
         _ => (StatusCode::OK, None),
     };
@@ -289,6 +290,7 @@ mod tests {
             ("volumes/v1/clone", "volume v2", "volumes/v2", 201, "volumes/v2"),
             ("groups/g1/sets", "set g1/s1", "groups/g1/sets/s1", 201, "groups/g1/sets/s1"),
             ("volumes/v1/copy", "copy 7", "copies/7", 202, "jobs/copy-7"),
+            ("volumes/v1/reduce", "job reduce-7", "jobs/reduce-7", 202, "jobs/reduce-7"),
             ("snapshots/v1.a/restore", "volume v1", "volumes/v1", 200, ""),
             ("groups/g1/sets/s1/restore", "group g1", "groups/g1", 200, ""),
             ("schedules/n1/run", "schedule n1", "schedules/n1", 200, ""),

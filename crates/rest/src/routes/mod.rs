@@ -39,6 +39,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(system::sessions))
         .routes(routes!(volume::list, volume::create))
         .routes(routes!(volume::show, volume::change, volume::delete))
+        .routes(routes!(volume::reduce))
         .routes(routes!(volume::unreadable))
         .routes(routes!(folder::list))
         .routes(routes!(host::list, host::create))

@@ -9,10 +9,13 @@ use crate::{
 };
 use axum::{
     extract::State,
-    http::StatusCode,
-    response::{Json, Response},
+    http::{HeaderName, StatusCode, header::LOCATION},
+    response::{AppendHeaders, Json, Response},
 };
-use quoin_api::{Deletion, UnreadableFrom, UnreadableRanges, Volume, VolumeCreate, VolumeKind, VolumeUpdate};
+use quoin_api::{
+    BASE_PATH, Deletion, Job, UnreadableFrom, UnreadableRanges, Volume, VolumeCreate, VolumeKind,
+    VolumeUpdate,
+};
 use quoin_array::VolumeSelection;
 
 /// List the volumes that match all filters; oldest first unless sorted otherwise
@@ -78,6 +81,21 @@ pub(crate) async fn change(
 ) -> Result<Json<Volume>, Failure> {
     let volume = server.change(async move |array| array.change_volume(&name, request).await).await?;
     Ok(Json(volume))
+}
+
+/// Compress and deduplicate what a volume has, as it is set, in the background
+#[utoipa::path(
+    post, operation_id = "reduce_volume", path = "/volumes/{name}/reduce", tag = "volumes",
+    params(("name" = String, Path, description = "The volume, snapshot or clone")),
+    responses((status = 202, description = "Started, or running already", body = Job), ChangeProblems)
+)]
+pub(crate) async fn reduce(
+    State(server): State<Server>,
+    Path(name): Path<String>,
+) -> Result<(StatusCode, AppendHeaders<[(HeaderName, String); 1]>, Json<Job>), Failure> {
+    let job = server.change(async move |array| array.reduce_volume(&name).await).await?;
+    let location = AppendHeaders([(LOCATION, format!("{BASE_PATH}/jobs/{}", job.id))]);
+    Ok((StatusCode::ACCEPTED, location, Json(job)))
 }
 
 /// Delete a volume: the recycle bin keeps it for a while

@@ -93,6 +93,29 @@ fn compression_is_one_of_those_that_there_are_for_volumes_and_policies() {
 }
 
 #[test]
+fn deduplication_is_on_or_off_for_volumes_and_policies() {
+    let lab = Lab::new();
+    let (v1, policies) = (format!("{VOLUMES}/v1"), "/api/v1/policies");
+    let gold = format!("{policies}/gold");
+    let patch = |path: &str, value: &str| send(&lab, "PATCH", path, &json!({ "deduplication": value }), &[]);
+    let made = lab.post(policies, &json!({ "name": "gold", "deduplication": "on" }));
+    assert_eq!((made.status, &made.body["deduplication"]), (201, &json!("on")));
+    let volume = json!({ "name": "v1", "size_bytes": 4096, "policy": "gold" });
+    assert_eq!(lab.post(VOLUMES, &volume).body["deduplication"], "on");
+    assert_eq!(lab.get(&v1).body["compliance"]["deduplication"], "on");
+    assert_eq!(lab.get(&format!("{policies}/default")).body["deduplication"], "any");
+    assert_eq!(patch(&v1, "off").body["compliance"]["state"], "differs");
+    assert_eq!(lab.get(&gold).body["differing"], 1);
+    for (path, value, choices) in [(&v1, "any", "`off` or `on`"), (&gold, "yes", "`any`, `off`, `on`")] {
+        let refused = patch(path, value);
+        is_problem(&refused, 422, "invalid");
+        assert!(refused.body["why"].as_str().unwrap().contains(choices), "{:?}", refused.body);
+    }
+    assert_eq!(patch(&gold, "any").body["deduplication"], "any");
+    assert_eq!(lab.get(&v1).body["deduplication"], "off");
+}
+
+#[test]
 fn lists_are_read_in_pages_and_filtered() {
     let lab = Lab::new();
     for name in ["a1", "a2", "b1", "a3"] {
@@ -245,6 +268,32 @@ fn jobs_are_listed_shown_and_cancelled() {
     }
     is_problem(&lab.delete(&path), 409, "not-running");
     is_problem(&lab.get("/api/v1/jobs/copy-99"), 404, "not-found");
+}
+
+#[test]
+fn what_a_volume_has_is_reduced_as_a_job_if_it_is_set_so() {
+    let lab = Lab::new();
+    assert_eq!(lab.post(VOLUMES, &volume("v1")).status, 201);
+    let reduce = |name: &str| lab.post(&format!("{VOLUMES}/{name}/reduce"), &json!({}));
+    let refused = reduce("v1");
+    is_problem(&refused, 422, "invalid");
+    assert!(refused.body["next"].as_str().unwrap().contains("set --compression or --dedup first"));
+    is_problem(&reduce("v9"), 404, "not-found");
+    let set = send(&lab, "PATCH", &format!("{VOLUMES}/v1"), &json!({ "deduplication": "on" }), &[]);
+    assert_eq!(set.status, 200, "{set:?}");
+    let begun = reduce("v1");
+    assert_eq!((begun.status, &begun.body["kind"]), (202, &json!("reduce")), "{begun:?}");
+    let path = begun.header("location").to_owned();
+    assert_eq!(path, format!("/api/v1/jobs/reduce-{}", set.body["uuid"].as_str().unwrap()));
+    assert_eq!(lab.get(&path).body["survives_restart"], false);
+    assert_eq!(lab.get("/api/v1/jobs?kind=reduce").body.as_array().unwrap().len(), 1);
+    let cancelled = lab.delete(&path);
+    match cancelled.status {
+        200 => assert_eq!(cancelled.body["state"], "cancelled"),
+        // It ended by itself meanwhile: the volume has nothing.
+        _ => is_problem(&cancelled, 409, "not-running"),
+    }
+    is_problem(&lab.delete(&path), 409, "not-running");
 }
 
 #[test]

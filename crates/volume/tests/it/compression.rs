@@ -1,12 +1,9 @@
 //! How what is written to volumes is compressed: by themselves, by policies, and of what is forked from them.
 
-use crate::rig::{Rig, SIZE, create, snapshot};
+use crate::rig::{Rig, create, create_with, fork, fork_spec, snapshot};
 use quoin_base::{ByteRange, Compression};
 use quoin_pool::Transaction;
-use quoin_volume::{
-    Assigned, BlockDevice, Folder, ForkSpec, OriginKind, Recovery, Tags, Volume, VolumeChange, VolumeSpec,
-    Volumes,
-};
+use quoin_volume::{Assigned, BlockDevice, ForkSpec, OriginKind, Recovery, Volume, VolumeChange, Volumes};
 use quoin_world::Slice;
 use std::{sync::Arc, time::Duration};
 
@@ -17,32 +14,13 @@ fn policy(compression: Option<Compression>) -> Assigned {
     Assigned { name: Some("gold".into()), compression, ..Assigned::default() }
 }
 
-async fn create_with(volumes: &Volumes, name: &str, policy: Assigned) -> Arc<Volume> {
-    let (tags, folder) = (Tags::new(), Folder::default());
-    let (size_bytes, block_bytes, thick) = (SIZE, 512, false);
-    let spec = VolumeSpec { name: name.into(), size_bytes, block_bytes, thick, tags, folder, policy };
-    volumes.create(spec, Transaction::new()).await.unwrap()
-}
-
 async fn clone(
     volumes: &Volumes,
     source: &Arc<Volume>,
     name: &str,
     compression: Option<Compression>,
 ) -> Arc<Volume> {
-    let spec = ForkSpec {
-        source: source.clone(),
-        name: name.into(),
-        kind: OriginKind::Clone,
-        thick: false,
-        compression,
-        tags: Tags::new(),
-        folder: None,
-        set: None,
-        protected: false,
-        retain: None,
-    };
-    volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0)
+    fork(volumes, ForkSpec { compression, ..fork_spec(source, name, OriginKind::Clone) }).await
 }
 
 async fn set(volumes: &Volumes, name: &str, compression: Compression) {

@@ -2,6 +2,7 @@
 
 mod compression;
 mod copies;
+mod deduplication;
 mod near;
 mod parts;
 mod recycle_bin;

@@ -33,6 +33,8 @@ struct Content {
 /// What the catalog holds, and which transactions may hold or not.
 #[derive(Default)]
 pub(crate) struct CatalogModel {
+    /// Volumes are deduplicated, and clients write what was written before.
+    pub deduplicates: bool,
     content: Content,
     pending: BTreeMap<u64, Vec<Change>>,
     doubtful: Vec<Vec<Change>>,
@@ -79,25 +81,43 @@ impl Content {
     }
 }
 
-/// How a volume is compressed: in one way when it is created, in another when its reservation changes.
-fn compression(volume: VolumeId, bytes: u64) -> Compression {
-    Compression::ALL[(volume.0 as usize + usize::from(bytes > 0)) % Compression::ALL.len()]
+/// How volumes are reduced in seeds with deduplication. A third of them is not, so that large writes to them are placed.
+const REDUCTIONS: [(Compression, bool); 6] = [
+    (Compression::Off, false),
+    (Compression::Lz4, true),
+    (Compression::Zstd, true),
+    (Compression::Off, false),
+    (Compression::Off, true),
+    (Compression::Lz4, false),
+];
+
+/// How a volume is reduced from now on: in one way when it is created, in another when its reservation changes.
+fn reduce(tx: Transaction, volume: VolumeId, bytes: u64, deduplicates: bool) -> Transaction {
+    let way = volume.0 as usize + usize::from(bytes > 0);
+    if deduplicates {
+        let (compression, is_deduplicated) = REDUCTIONS[way % REDUCTIONS.len()];
+        tx.compress(volume, compression).deduplicate(volume, is_deduplicated)
+    } else {
+        tx.compress(volume, Compression::ALL[way % Compression::ALL.len()])
+    }
 }
 
-pub(crate) fn transaction(changes: &[Change]) -> Transaction {
+fn transaction(changes: &[Change], deduplicates: bool) -> Transaction {
     changes.iter().fold(Transaction::new(), |tx, change| match change {
         Change::Put(kind, key, value) => tx.put(*kind, key, value.clone()),
         Change::Delete(kind, key) => tx.delete(*kind, key),
-        Change::Create(volume) => tx.create_volume(*volume).compress(*volume, compression(*volume, 0)),
+        Change::Create(volume) => reduce(tx.create_volume(*volume), *volume, 0, deduplicates),
         Change::DeleteVolume(volume) => tx.delete_volume(*volume),
-        Change::Reserve(volume, bytes) => {
-            tx.reserve(*volume, *bytes).compress(*volume, compression(*volume, *bytes))
-        }
+        Change::Reserve(volume, bytes) => reduce(tx.reserve(*volume, *bytes), *volume, *bytes, deduplicates),
         Change::Fork(source, target) => tx.fork(*source, *target),
     })
 }
 
 impl CatalogModel {
+    pub(crate) fn new(deduplicates: bool) -> Self {
+        Self { deduplicates, ..Self::default() }
+    }
+
     /// A transaction is about to be committed. An id that was given out before is refused.
     pub(crate) fn begin(&mut self, changes: Vec<Change>) -> Result<(u64, Transaction), String> {
         for change in &changes {
@@ -116,7 +136,7 @@ impl CatalogModel {
         }
         let id = self.next;
         self.next += 1;
-        let tx = transaction(&changes);
+        let tx = transaction(&changes, self.deduplicates);
         self.pending.insert(id, changes);
         Ok((id, tx))
     }

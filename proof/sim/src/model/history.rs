@@ -19,11 +19,14 @@ pub use copy::Place;
 
 use crate::stamp::{self, Value};
 use quoin_base::SECTOR_BYTES;
+use quoin_world::Slice;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sectors of a pool block.
 const BLOCK_SECTORS: u32 = 16;
 const NEVER: u32 = u32::MAX;
+/// Of so many operations before it a write may repeat one.
+const REPEATED_OPS: usize = 300;
 
 /// Names an operation; also the value of the sectors it writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
@@ -239,6 +242,34 @@ impl History {
     pub fn begin(&mut self, volume: u32, window: usize, first: u32, sectors: u32, zero: bool) -> OpId {
         let value = if zero { Value::ZEROES } else { Value::of(self.ops.len() as u32) };
         self.begin_with(volume, window, first, sectors, value)
+    }
+
+    /// A write begins of what an earlier one wrote elsewhere, chosen by `pick`; `None` if there is none. It lies within blocks
+    /// as that did.
+    pub fn begin_again(
+        &mut self,
+        volume: u32,
+        window: usize,
+        first: u32,
+        sectors: u32,
+        pick: u32,
+    ) -> Option<OpId> {
+        let at = self.windows(volume).get(window)?.first + u64::from(first);
+        let from = self.ops.len().saturating_sub(REPEATED_OPS);
+        let is_of_use = |(id, op): &(u32, &Op)| op.value == Value::of(*id) && op.sectors >= BLOCK_SECTORS;
+        let ops: Vec<_> = (from as u32..).zip(&self.ops[from..]).filter(is_of_use).collect();
+        let (id, op) = ops.get(pick as usize % ops.len().max(1))?;
+        let home = self.windows(op.volume).get(op.window)?.first + u64::from(op.first);
+        let blocks = (at as i64 - home as i64).div_euclid(BLOCK_SECTORS.into());
+        let value = Value::of(*id).moved_by(blocks * i64::from(BLOCK_SECTORS));
+        Some(self.begin_with(volume, window, first, sectors, value))
+    }
+
+    /// The bytes that a write leaves, from this sector of its volume on.
+    pub fn content(&self, id: OpId, first: u64, sectors: u32) -> Slice {
+        let value = self.value(id);
+        let volume = self.ops[value.write as usize].volume;
+        stamp::content(value, volume, first.wrapping_add_signed(-value.moved), sectors)
     }
 
     fn begin_with(&mut self, volume: u32, window: usize, first: u32, sectors: u32, value: Value) -> OpId {

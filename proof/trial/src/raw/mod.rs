@@ -12,7 +12,7 @@ mod objects;
 pub(crate) mod stamp;
 
 use crate::{
-    array::{Array, Kind as ArrayKind, Pool},
+    array::{Array, Kind as ArrayKind, Pool, reduction},
     process::{pause, run as run_command},
     space,
 };
@@ -147,7 +147,8 @@ impl Trial {
         for _ in 0..1 + self.rng.below(plan.members) {
             let blocks = 512 * (1 + self.rng.below(4)) as usize;
             let name = self.name("v");
-            self.tell(&["volume", "create", &name, "--size", &(blocks * BLOCK_BYTES).to_string()])?;
+            let size = (blocks * BLOCK_BYTES).to_string();
+            self.tell(&[&["volume", "create", &name, "--size", &size], reduction(&name)].concat())?;
             self.objects.0.insert(name.clone(), Object::new(Kind::Volume, None, vec![0; blocks]));
             self.map(&name)?;
             self.members.push(name);

@@ -1,7 +1,7 @@
 //! An array in a temporary directory, with drives that can be broken and mended.
 
 use quoin_api::{State, VolumeCreate};
-use quoin_array::{Array, ArrayOptions, Bay, Finding, SpacePercents};
+use quoin_array::{Array, ArrayOptions, Bay, EventSelection, Finding, SpacePercents};
 use quoin_base::{DriveIndex, GIB, Layout, MIB, PoolId};
 use quoin_drive::{Patience, Roles};
 use quoin_emulate::{EmulatedDrive, Emulation, Technology};
@@ -9,6 +9,7 @@ use quoin_pool::{FormatOptions, NewDrive, PoolOptions};
 use quoin_target::Target;
 use quoin_world::{Completer, Completion, Disk, DiskError, DiskOp, Thread, one_shot};
 use quoin_world_linux::{LinuxWorld, OpenOptions, block_on, open_disk};
+use serde_json::Value;
 use std::{
     future::{Future, poll_fn},
     io::{self, Write},
@@ -51,6 +52,13 @@ struct Fault {
 
 pub(crate) fn create(name: &str) -> VolumeCreate {
     VolumeCreate::new(name, GIB)
+}
+
+/// The text of the newest event, and what it says of a field: before and after.
+pub(crate) fn newest(array: &Array, field: &str) -> (String, Option<(Value, Value)>) {
+    let event = array.events(EventSelection { limit: 1, ..EventSelection::default() }).remove(0);
+    let change = event.changes.into_iter().find(|change| change.field == field);
+    (event.text, change.map(|change| (change.before, change.after)))
 }
 
 /// Waits until the former tails of all volumes are given back.

@@ -17,7 +17,7 @@ use crate::{
     journal::{Batch, Entry},
     lifecycle::slice::Slice,
 };
-use quoin_base::{ByteRange, Compression, crc32c};
+use quoin_base::{ByteRange, crc32c};
 use quoin_world::{
     Slice as Bytes,
     atomic::{AtomicU64, Ordering},
@@ -46,8 +46,11 @@ impl Slice {
         if len < self.options().place_from || self.store.is_short_of_room() {
             return false;
         }
-        let is_packed = layer.volume.compression() != Compression::Off;
-        if is_packed && !self.front.placer.is_hasty.load(Ordering::Relaxed) {
+        // What is placed is not reduced.
+        let volume = &layer.volume;
+        if volume.is_deduplicated()
+            || volume.is_reduced() && !self.front.placer.is_hasty.load(Ordering::Relaxed)
+        {
             return false;
         }
         let is_alone = self.front.placer.large_writes.load(Ordering::Relaxed) <= 1;

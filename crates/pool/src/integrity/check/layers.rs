@@ -104,7 +104,6 @@ impl Walk<'_> {
                 walk.births.remove(&layer.id),
             );
         }
-        self.lent(&walk);
         for (id, alias) in &image.aliases {
             expect(self.report, format!("former layer {id}"), "births", alias.births, walk.births.remove(id));
         }
@@ -112,26 +111,9 @@ impl Walk<'_> {
             self.report.add(format!("layer {id}"), "what it bore is in use, yet there is no such layer");
         }
         self.tree_pages.extend(walk.nodes.keys());
-    }
-
-    /// That blocks which several own are counted as such.
-    fn lent(&mut self, walk: &LayerWalk) {
-        let mut lent: BTreeMap<LayerId, u64> = BTreeMap::new();
-        for ((block, owner), references) in &walk.owners {
-            if self.references.get(block).is_some_and(|all| *all > 1) {
-                *lent.entry(*owner).or_default() += u64::from(*references);
-            }
-        }
-        for layer in &self.opened.catalog.layers {
-            let found = lent.get(&layer.id).copied().unwrap_or(0);
-            if found > layer.lent_blocks {
-                let problem =
-                    format!("it is recorded to share {} blocks and shares {found}", layer.lent_blocks);
-                self.report.add(format!("layer {} of volume {}", layer.id, layer.volume), problem);
-            }
-        }
+        self.loans.owners = walk.owners;
         let beyond_first: u64 = self.references.values().map(|count| u64::from(*count) - 1).sum();
-        let copies = self.opened.catalog.copies;
+        let copies = image.copies;
         expect(self.report, "the pool".into(), "references beyond the first", copies, Some(beyond_first));
     }
 

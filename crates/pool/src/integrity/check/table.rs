@@ -53,6 +53,12 @@ impl Walk<'_> {
                     info.count().into(),
                     references.into(),
                 );
+                if info.count() > 0 && references == info.count() && !was_dropped {
+                    let problem = self.loans.note(number, info, &self.opened.catalog);
+                    problem
+                        .into_iter()
+                        .for_each(|why| self.report.add_unless_leaked(format!("block {number}"), why));
+                }
                 match info.count() {
                     0 => free += 1,
                     // Its content is of no use any more, and takes space still.

@@ -6,7 +6,10 @@ use crate::{
     FormatOptions, ObjectKind, Pool, PoolOptions, Scrub, ScrubCounts, ScrubPosition, Transaction,
     format::{BlockInfo, EXTENT_MAGIC, ExtentHeader, GrantPage, PageSpace, ThinEntry},
     lifecycle::{create::format as make, open::open_checkpoint},
-    maps::blocks::{block_page, block_word},
+    maps::{
+        blocks::{block_page, block_word},
+        tree::slot,
+    },
     segment::io::SegmentIo,
 };
 use quoin_base::{BlockIndex, LayerId, Layout, MIB, VolumeId};
@@ -424,7 +427,7 @@ fn wrong_counts_under_right_checksums_are_named() {
     let rig = forge(|pool, _| async move {
         let page = pool.first().metadata.pages.change(block_page(BlockNumber(7))).await.unwrap();
         let info = BlockInfo(page.get(block_word(BlockNumber(7)) + 3));
-        page.set(block_word(BlockNumber(7)) + 3, BlockInfo::new(info.crc(), 2, info.algorithm()).0);
+        page.set(block_word(BlockNumber(7)) + 3, info.counted(2).0);
     });
     rig.names("block 7: it is counted to have 2 references and has 1");
 
@@ -527,4 +530,28 @@ fn figures_of_space_that_do_not_fit_the_maps_are_named() {
     rig.names(
         "the space of volume 1: 24576 bytes would be reported as released by deleting it, and 32768 are",
     );
+}
+
+#[test]
+fn a_block_with_as_many_references_as_there_can_be_is_stored_again() {
+    forge(|pool, volume| async move {
+        pool.commit(Transaction::new().deduplicate(volume, true)).await.unwrap();
+        let write = async |block: u64| {
+            pool.write(volume, block * 8192, vec![Bytes::copy_of(&[77; 8192])]).await.unwrap();
+            pool.drain().await.unwrap();
+            pool.stats().deduplicated_blocks
+        };
+        write(200).await;
+        let slice = pool.first();
+        let leaf =
+            slice.leaf(&slice.forks.of_volume(volume).unwrap(), BlockIndex(200)).await.unwrap().unwrap();
+        let number = ThinEntry(leaf.get(slot(BlockIndex(200), 0))).block().unwrap();
+        let page = slice.metadata.pages.change(block_page(number)).await.unwrap();
+        let info = BlockInfo(page.get(block_word(number) + 3));
+        page.set(block_word(number) + 3, info.counted(BlockInfo::MOST / 2).0);
+        // Those that come next are references to the one that is stored now.
+        assert_eq!((write(201).await, write(202).await, write(203).await), (0, 1, 2));
+        slice.metadata.pages.change(block_page(number)).await.unwrap();
+        page.set(block_word(number) + 3, info.0);
+    });
 }

@@ -84,6 +84,12 @@ impl SegmentTable {
         })
     }
 
+    /// Whether a segment has all its columns, as they should be.
+    pub(crate) fn is_whole(&self, id: SegmentId) -> bool {
+        let inner = self.inner.read();
+        inner.segments.get(id.0 as usize).is_some_and(|segment| inner.gone(segment).is_empty())
+    }
+
     /// Whether there is any segment that cannot be read.
     pub(crate) fn is_any_unreadable(&self) -> bool {
         !self.unreadable().is_empty()

@@ -78,8 +78,18 @@ impl Rig {
 
     /// With a journal on so many drives side by side.
     pub(crate) fn with_journal(seed: u64, layout: Layout, roles: &[Roles], journal_columns: u8) -> Self {
+        Self::of_journal(seed, layout, roles, journal_columns, 24 * MIB)
+    }
+
+    pub(crate) fn of_journal(
+        seed: u64,
+        layout: Layout,
+        roles: &[Roles],
+        journal_columns: u8,
+        drive_bytes: u64,
+    ) -> Self {
         let options = FormatOptions { journal_columns, ..Self::format_options(1, (layout, 2 * MIB)) };
-        Self::formatted(seed, roles, 24 * MIB, options)
+        Self::formatted(seed, roles, drive_bytes, options)
     }
 
     fn laid_out(seed: u64, roles: &[Roles], drive_bytes: u64, slices: u8, laid_out: (Layout, u64)) -> Self {

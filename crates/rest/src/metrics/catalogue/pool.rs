@@ -81,6 +81,11 @@ pub(super) static POOL: Table<PoolStats> = Table {
         Row::count("quoin_pool_destaged_bytes_total", "Data written to segments by destage.", |p| {
             p.destaged_bytes
         }),
+        Row::count(
+            "quoin_pool_deduplicated_blocks_total",
+            "Blocks that destage did not store, because there were others with the same content.",
+            |p| p.deduplicated_blocks,
+        ),
         Row::count("quoin_pool_compressed_blocks_total", "Blocks that destage stored compressed.", |p| {
             p.compressed_blocks
         }),

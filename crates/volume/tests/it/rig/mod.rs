@@ -6,7 +6,8 @@ use quoin_base::{Layout, MIB};
 use quoin_drive::{Roles, inspect_set, open_set};
 use quoin_pool::{FormatOptions, NewDrive, Pool, PoolOptions, Transaction, check, format};
 use quoin_volume::{
-    Folder, ForkSpec, OriginKind, PoolSlot, Tags, Volume, VolumeSpec, Volumes, check_volumes, hidden_volumes,
+    Assigned, Folder, ForkSpec, OriginKind, PoolSlot, Tags, Volume, VolumeSpec, Volumes, check_volumes,
+    hidden_volumes,
 };
 use quoin_world::Disk;
 use quoin_world_sim::{SimDisk, SimOptions, SimWorld};
@@ -109,25 +110,41 @@ pub(crate) async fn create(volumes: &Volumes, name: &str) -> Arc<Volume> {
 }
 
 pub(crate) async fn create_sized(volumes: &Volumes, name: &str, size_bytes: u64) -> Arc<Volume> {
+    create_spec(volumes, name, (size_bytes, Assigned::default())).await
+}
+
+/// A volume with a policy.
+pub(crate) async fn create_with(volumes: &Volumes, name: &str, policy: Assigned) -> Arc<Volume> {
+    create_spec(volumes, name, (SIZE, policy)).await
+}
+
+async fn create_spec(volumes: &Volumes, name: &str, (size_bytes, policy): (u64, Assigned)) -> Arc<Volume> {
     let (tags, folder) = (Tags::new(), Folder::default());
-    let policy = Default::default();
     let spec =
         VolumeSpec { name: name.into(), size_bytes, block_bytes: 512, thick: false, tags, folder, policy };
     volumes.create(spec, Transaction::new()).await.unwrap()
 }
 
 pub(crate) async fn snapshot(volumes: &Volumes, source: &Arc<Volume>, name: &str) -> Arc<Volume> {
-    let spec = ForkSpec {
+    fork(volumes, fork_spec(source, name, OriginKind::Snapshot)).await
+}
+
+pub(crate) async fn fork(volumes: &Volumes, spec: ForkSpec) -> Arc<Volume> {
+    volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0)
+}
+
+pub(crate) fn fork_spec(source: &Arc<Volume>, name: &str, kind: OriginKind) -> ForkSpec {
+    ForkSpec {
         source: source.clone(),
         name: name.into(),
-        kind: OriginKind::Snapshot,
+        kind,
         thick: false,
         compression: None,
+        deduplication: None,
         tags: Tags::new(),
         folder: None,
         set: None,
         protected: false,
         retain: None,
-    };
-    volumes.fork(vec![spec], Transaction::new()).await.unwrap().remove(0)
+    }
 }

@@ -1,0 +1,22 @@
+//! What the committer knows of the reduction of what volumes have: see `reduce.rs`.
+
+use crate::commit::conversions::Leaves;
+use quoin_base::{LayerId, VolumeId};
+use quoin_world::Nanos;
+
+/// What the committer knows of reduction.
+#[derive(Default)]
+pub(super) struct Reductions {
+    pub walk: Option<Walk>,
+    /// It rests until then.
+    pub rests_until: Nanos,
+    /// Batches of the journal with data when it was last at work.
+    pub data_batches: u64,
+}
+
+/// A volume that is being walked.
+pub(super) struct Walk {
+    pub volume: VolumeId,
+    pub layer: LayerId,
+    pub leaves: Leaves,
+}
