@@ -20,7 +20,7 @@ use crate::{
         reductions::Walk,
     },
     error::PoolError,
-    fork::layer::Layer,
+    fork::layer::{Layer, VolumeState},
     format::{BlockInfo, CopySource, TREE_FAN_OUT, ThinEntry},
     lifecycle::slice::Slice,
     maps::{
@@ -43,7 +43,7 @@ const CHUNK_BLOCKS: usize = 32;
 /// How long it waits while hosts need the processors, or there is no room.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What a layer's blocks are to become.
+/// What the blocks of a volume are to become.
 #[derive(Clone)]
 struct Wish {
     codec: Option<Codec>,
@@ -59,10 +59,10 @@ struct Reduced {
 }
 
 impl Wish {
-    fn of(slice: &Slice, layer: &Layer) -> Self {
+    fn of(slice: &Slice, volume: &VolumeState) -> Self {
         Self {
-            codec: codec_of(layer.volume.compression(), true),
-            fingerprints: layer.volume.is_deduplicated().then(|| slice.fingerprints().clone()),
+            codec: codec_of(volume.compression(), true),
+            fingerprints: volume.is_deduplicated().then(|| slice.fingerprints().clone()),
             block_bytes: slice.buffer.block_bytes,
         }
     }
@@ -102,14 +102,14 @@ impl Committer {
     /// Reduces some of what is to be reduced. False if nothing can be done now.
     pub(super) async fn reduce_some(&mut self) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
-        let Some((layer, mut walk)) = self.next_to_reduce() else { return Ok(false) };
+        let Some((volume, layer, mut walk)) = self.next_to_reduce() else { return Ok(false) };
         let began = slice.world().now();
         if !self.has_slabs_to_convert() || self.is_much_due() || self.effort().lock().is_hasty() {
             self.reductions().walk = Some(walk);
             self.reductions().rests_until = Nanos(began.0 + PAUSE.as_nanos() as u64);
             return Ok(false);
         }
-        let wish = Wish::of(&slice, &layer);
+        let wish = Wish::of(&slice, &volume);
         let (mut gathered, mut leaves, mut met, mut is_through) = (Gathered::default(), 0, 0, false);
         let (mut allowance, mut pages) = (self.allowance_to_convert(), BTreeSet::new());
         while leaves < STEP_LEAVES && allowance.bytes > 0 {
@@ -124,9 +124,10 @@ impl Committer {
             walk.leaves.from = next;
             met += more;
         }
-        self.reduce_blocks(&layer, &wish, &mut walk, gathered.blocks).await?;
+        is_through &= self.reduce_blocks(&layer, &wish, &mut walk, gathered.blocks).await?;
         slice.reducing().progress(walk.volume, |reduction| {
-            reduction.met_blocks += met;
+            // Some may be met twice.
+            reduction.met_blocks = (reduction.met_blocks + met).min(reduction.total_blocks);
             reduction.is_incomplete |= walk.leaves.is_incomplete;
         });
         if is_through {
@@ -139,8 +140,8 @@ impl Committer {
         Ok(true)
     }
 
-    /// The layer to go on with. `None`: there is none.
-    fn next_to_reduce(&mut self) -> Option<(Arc<Layer>, Walk)> {
+    /// The volume and the layer to go on with. `None`: there is none.
+    fn next_to_reduce(&mut self) -> Option<(Arc<VolumeState>, Arc<Layer>, Walk)> {
         let slice = self.slice.clone();
         while let Some(volume) = slice.reducing().next() {
             let layers = slice.forks.read();
@@ -158,7 +159,7 @@ impl Committer {
                 self.reductions().rests_until = Nanos(slice.world().now().0 + PAUSE.as_nanos() as u64);
                 return None;
             }
-            return Some((layer, walk));
+            return Some((leaf.volume.clone(), layer, walk));
         }
         None
     }
@@ -231,21 +232,23 @@ impl Committer {
         Ok((leaf.first.plus(TREE_FAN_OUT), met))
     }
 
-    /// Reads blocks, exchanges those that have twins, and moves those that get shorter.
+    /// Reads blocks, exchanges those that have twins, and moves those that get shorter. False if the walk is to meet some again.
     async fn reduce_blocks(
         &mut self,
         layer: &Arc<Layer>,
         wish: &Wish,
         walk: &mut Walk,
         mut blocks: Vec<LiveBlock>,
-    ) -> Result<(), PoolError> {
+    ) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
         self.read_live(&mut blocks).await;
-        let (mut to_move, mut deduplicated, mut saved) = (Vec::new(), 0, 0);
+        let (mut to_move, mut deduplicated, mut saved, mut shorter) = (Vec::new(), 0, 0, 0);
+        let mut is_all = true;
         for (mut block, reduced) in self.reduce_on_workers(blocks, wish).await? {
             // What a checkpoint has to write first is met again.
             if self.is_much_due() {
                 walk.leaves.from = walk.leaves.from.min(block.address.index);
+                is_all = false;
                 continue;
             }
             let Some(Reduced { whole, packed, fingerprint }) = reduced else {
@@ -260,14 +263,18 @@ impl Committer {
                 continue;
             }
             let Some(packed) = packed else { continue };
-            saved += len - packed.stored.len() as u64;
+            shorter += len - packed.stored.len() as u64;
             block.becomes = block.place.info.stored_as(packed.crc, packed.algorithm);
             block.stored = Some(packed.stored);
             to_move.push(block);
         }
         let moved = self.move_as_they_are(to_move).await?;
         // What there is no slab for is met by another request.
-        walk.leaves.is_incomplete |= moved.unplaced > 0;
+        if moved.unplaced > 0 {
+            walk.leaves.is_incomplete = true;
+        } else {
+            saved += shorter;
+        }
         let counters = &slice.counters.destage.reduction;
         counters.deduplicated_blocks.add(deduplicated);
         counters.recompressed_blocks.add(moved.blocks as u64);
@@ -276,7 +283,7 @@ impl Committer {
             reduction.compressed_blocks += moved.blocks as u64;
             reduction.saved_bytes += saved;
         });
-        Ok(())
+        Ok(is_all)
     }
 
     /// `None` for what does not verify.
@@ -314,20 +321,24 @@ impl Committer {
         let slice = self.slice.clone();
         let (number, index) = (block.number, block.address.index);
         let page = slice.metadata.pages.change(block_page(number)).await?;
-        let leaf = self.leaf_to_change(layer, index).await?;
-        let old = ThinEntry(leaf.get(slot(index, 0)));
-        // A leaf that went bad since was replaced.
-        if fingerprint_in(&page, number).is_some() || old.block() != Some(number) {
+        if fingerprint_in(&page, number).is_some() {
             return Ok(false);
         }
         // While the layer is live no map of another has its entries: forks of it get their maps by another step.
         let is_alone = layer.is_live() || planted(Bug::ExchangeFrozen);
-        let twin = if is_alone && block.place.info.count() == 1 {
-            self.twin_to_exchange(Wanted { layer, index, whole, fingerprint }, (number, &page)).await?
-        } else {
-            None
-        };
-        let Some(twin) = twin else {
+        let mut exchange = None;
+        if is_alone && block.place.info.count() == 1 && slice.fingerprints().may_have(fingerprint) {
+            let leaf = self.leaf_to_change(layer, index).await?;
+            let old = ThinEntry(leaf.get(slot(index, 0)));
+            // A leaf that went bad since was replaced.
+            if old.block() != Some(number) {
+                return Ok(false);
+            }
+            let wanted = Wanted { layer, index, whole, fingerprint };
+            let twin = self.twin_to_exchange(wanted, (number, &page)).await?;
+            exchange = twin.map(|twin| (twin, leaf, old));
+        }
+        let Some((twin, leaf, old)) = exchange else {
             let at = block_word(number);
             page.set(at, fingerprint.0 as u64);
             page.set(at + 1, (fingerprint.0 >> 64) as u64);
