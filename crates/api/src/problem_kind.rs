@@ -78,6 +78,8 @@ pub enum ProblemKind {
     NotJson,
     /// The pool is not open.
     NotReady,
+    /// The volume is neither compressed nor deduplicated.
+    NotReduced,
     /// Nothing runs that could be stopped.
     NotRunning,
     /// The set does not match its group.
@@ -175,6 +177,7 @@ impl ProblemKind {
             Self::NotFound => ("not-found", 404),
             Self::NotJson => ("not-json", 400),
             Self::NotReady => ("not-ready", 503),
+            Self::NotReduced => ("not-reduced", 409),
             Self::NotRunning => ("not-running", 409),
             Self::NotWhole => ("not-whole", 409),
             Self::Offline => ("offline", 503),

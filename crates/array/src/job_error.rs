@@ -76,7 +76,7 @@ impl JobError {
             Self::NoCopy { id } => (Kind::NotFound, "no such copy", format!("copy {id}"), Next::ListCopies),
             Self::NotReduced { name } => {
                 let next = Next::SetReduction { volume: name };
-                (Kind::Invalid, "volume not reduced", format!("volume {name}"), next)
+                (Kind::NotReduced, "volume not reduced", format!("volume {name}"), next)
             }
             Self::CopyEnded { id, .. } => {
                 (Kind::NotRunning, "copy not cancelled", format!("copy {id}"), Next::ShowCopy { copy: *id })

@@ -14,9 +14,10 @@
 use crate::Fingerprint;
 use quoin_base::BlockNumber;
 use std::sync::atomic::{AtomicU64, Ordering};
-use zerocopy::{FromZeros, KnownLayout};
+use zerocopy::FromZeros;
 
 const WAYS: usize = 8;
+const BUCKET_BYTES: usize = WAYS * Index::ENTRY_BYTES;
 const NUMBER_BITS: u32 = 39;
 const TAG_BITS: u32 = 22;
 /// Hits of an entry are counted up to this.
@@ -55,11 +56,10 @@ impl Entry {
     }
 }
 
-#[repr(align(64))]
-#[derive(FromZeros, KnownLayout)]
-struct Bucket([AtomicU64; WAYS]);
+/// The entries of a cache line.
+struct Bucket<'a>(&'a [AtomicU64]);
 
-impl Bucket {
+impl Bucket<'_> {
     fn get(&self, way: usize) -> Entry {
         Entry(self.0[way].load(Ordering::Relaxed))
     }
@@ -72,7 +72,11 @@ impl Bucket {
 
 /// Which blocks have which fingerprints, as far as that is remembered.
 pub struct Index {
-    buckets: Box<[Bucket]>,
+    /// Entries, and as many more as aligning the buckets takes.
+    words: Box<[AtomicU64]>,
+    /// Where the first bucket begins: at a cache line.
+    first: usize,
+    buckets: usize,
 }
 
 impl Index {
@@ -81,21 +85,25 @@ impl Index {
 
     /// An empty one of so many bytes, rounded down to whole buckets, one at least.
     pub fn new(bytes: usize) -> Self {
-        let buckets = (bytes / size_of::<Bucket>()).max(1);
-        // RAM that nothing was noted in is not used.
-        let buckets = <[Bucket]>::new_box_zeroed_with_elems(buckets);
-        Self { buckets: buckets.unwrap_or_else(|_| panic!("no RAM for an index of {bytes} bytes")) }
+        let buckets = (bytes / BUCKET_BYTES).max(1);
+        // NOTE: not an array of aligned buckets, which the allocator would fill with zeroes. RAM that nothing was noted in is not
+        // used this way.
+        let words = <[AtomicU64]>::new_box_zeroed_with_elems((buckets + 1) * WAYS);
+        let words = words.unwrap_or_else(|_| panic!("no RAM for an index of {bytes} bytes"));
+        let misaligned = words.as_ptr().addr() % BUCKET_BYTES;
+        let first = (BUCKET_BYTES - misaligned) % BUCKET_BYTES / Self::ENTRY_BYTES;
+        Self { words, first, buckets }
     }
 
     /// The most entries that it holds.
     pub fn capacity(&self) -> usize {
-        self.buckets.len() * WAYS
+        self.buckets * WAYS
     }
 
     /// Blocks that may have this content, most likely one or none.
     pub fn find(&self, fingerprint: Fingerprint) -> impl Iterator<Item = BlockNumber> {
         let (bucket, tag) = self.place(fingerprint);
-        let entries = (0..WAYS).map(|way| bucket.get(way));
+        let entries = (0..WAYS).map(move |way| bucket.get(way));
         entries.filter(move |entry| *entry != Entry::NONE && entry.tag() == tag).map(Entry::number)
     }
 
@@ -141,11 +149,12 @@ impl Index {
     }
 
     /// The bucket of a fingerprint, and its tag there.
-    fn place(&self, fingerprint: Fingerprint) -> (&Bucket, u64) {
+    fn place(&self, fingerprint: Fingerprint) -> (Bucket<'_>, u64) {
         let (high, low) = ((fingerprint.0 >> 64) as u64, fingerprint.0 as u64);
         // Any bucket is as likely as any other, without a division.
-        let bucket = ((u128::from(high) * self.buckets.len() as u128) >> 64) as usize;
-        (&self.buckets[bucket], low & ((1 << TAG_BITS) - 1))
+        let bucket = ((u128::from(high) * self.buckets as u128) >> 64) as usize;
+        let at = self.first + bucket * WAYS;
+        (Bucket(&self.words[at..at + WAYS]), low & ((1 << TAG_BITS) - 1))
     }
 }
 
@@ -164,9 +173,28 @@ mod tests {
 
     #[test]
     fn a_bucket_is_a_cache_line_and_the_size_is_kept_to() {
-        assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
-        assert_eq!(Index::new(1 << 20).capacity() * Index::ENTRY_BYTES, 1 << 20);
+        for bytes in [64, 4096, 1 << 20] {
+            let index = Index::new(bytes);
+            assert_eq!(index.capacity() * Index::ENTRY_BYTES, bytes);
+            for n in 0..1000 {
+                let (Bucket(entries), _) = index.place(of(n));
+                assert_eq!((entries.as_ptr().addr() % 64, size_of_val(entries)), (0, 64));
+            }
+        }
         assert_eq!(Index::new(0).capacity(), WAYS);
+    }
+
+    #[test]
+    fn ram_that_nothing_was_noted_in_is_not_used() {
+        let resident_pages = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap()
+        };
+        let before = resident_pages();
+        let index = Index::new(2 << 30);
+        index.note(of(1), BlockNumber(1));
+        let used = resident_pages().saturating_sub(before);
+        assert!(finds(&index, 1) && used * 4096 < 512 << 20, "{used} pages");
     }
 
     #[test]

@@ -38,6 +38,19 @@ pub(crate) struct Options {
     list: bool,
 }
 
+/// The seams for planted bugs are in all of them: one build is enough for the tests that plant some and for those that do not.
+const TESTS: &[&str] = &[
+    "test",
+    "--workspace",
+    "--locked",
+    "--no-fail-fast",
+    "--features",
+    "quoin-volume/planted-bugs,quoin-sim/planted-bugs,quoin-sim-array/planted-bugs",
+];
+/// The test of the simulations that may have to search.
+const PLANTED_BUGS: &str = "every_planted_bug_is_found";
+const BUILD: &str = "build";
+
 type Step = (&'static str, fn() -> Result<()>);
 
 const STEPS: &[Step] = &[
@@ -45,12 +58,12 @@ const STEPS: &[Step] = &[
     ("layers", layers::check),
     ("sources", sources::check),
     ("shape", || shape::run(&shape::Options::default())),
-    ("clippy", || {
-        cargo(&["clippy", "--workspace", "--all-targets", "--release", "--locked", "--", "-D", "warnings"])
-    }),
+    ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])),
     ("docs", || cargo_doc(&["doc", "--workspace", "--no-deps", "--locked"])),
-    ("build", || cargo(&["build", "--workspace", "--locked"])),
-    ("tests", || cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])),
+    ("tests", || cargo(&[TESTS, &["--", "--skip", PLANTED_BUGS]].concat())),
+    ("planted bugs", || cargo(&[TESTS, &["--test", "bugs", "--", "--nocapture", PLANTED_BUGS]].concat())),
+    // The programs without the seams, over those that the tests were built with.
+    (BUILD, || cargo(&["build", "--workspace", "--locked"])),
     ("OpenAPI document", || step::run(&mut Command::new("proof/scripts/openapi.sh"))),
     ("races", || races::run(&races::Options { seed: 1, times: 1 })),
     ("simulation", || program("debug", "quoin-sim", As::User, &["--seeds".to_owned(), SEEDS.to_string()])),
@@ -98,14 +111,6 @@ const STEPS: &[Step] = &[
     ("simulated sessions", || {
         program("debug", "quoin-sim", As::User, &["wire", "--seeds", WIRE_SEEDS].map(str::to_owned))
     }),
-    ("planted bugs", || {
-        // All of the workspace, so that its dependencies keep the features they were built with before.
-        let features = "quoin-volume/planted-bugs,quoin-sim/planted-bugs,quoin-sim-array/planted-bugs";
-        let test = ["test", "--workspace", "--locked", "--no-fail-fast", "--features", features];
-        cargo(&[&test[..], &["--test", "fence", "--test", "bugs", "--", "--nocapture"]].concat())?;
-        // Those that a test of the pool finds.
-        cargo(&[&test[..], &["--test", "it", "--", "is_found", "are_found", "planted_bugs"]].concat())
-    }),
     ("raw snapshots", || {
         program("debug", "quoin-trial", As::User, &["raw-snapshots", "--rounds", "30"].map(str::to_owned))
     }),
@@ -143,7 +148,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for (name, work) in STEPS.iter().filter(|(name, _)| chosen(name)) {
         outcomes.push(step(name, work));
         // What comes after would try the programs of an earlier build.
-        if *name == "build" && outcomes.last().is_some_and(Outcome::is_failure) {
+        if *name == BUILD && outcomes.last().is_some_and(Outcome::is_failure) {
             break;
         }
     }

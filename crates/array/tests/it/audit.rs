@@ -235,6 +235,9 @@ async fn work(audit: &Audit<'_>) {
     array.start_scrub().await.unwrap();
     let running = array.list_jobs().await.unwrap().into_iter().find(|job| job.cancellable).unwrap();
     audit.change("cancel_job", array.cancel_job(&running.id)).await;
+    array.change_volume("v4", of(json!({ "compression": "lz4" }))).await.unwrap();
+    let event = audit.change("reduce_volume", array.reduce_volume("v4")).await;
+    assert_eq!(field(&event, "reduction"), (json!("idle"), json!("running")));
     // A copy may end before it can be cancelled.
     for _ in 0..200 {
         let mut copy = 0;

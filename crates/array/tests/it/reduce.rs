@@ -92,7 +92,7 @@ fn what_a_volume_has_is_reduced_and_told_until_the_array_starts_again() {
         let refused = array.reduce_volume("v1").await.unwrap_err();
         assert!(matches!(&refused, ArrayError::Job(JobError::NotReduced { name }) if name == "v1"));
         let problem = refused.problem();
-        assert_eq!((problem.status, problem.kind.as_str()), (422, "urn:quoin:problem:invalid"));
+        assert_eq!((problem.status, problem.kind.as_str()), (409, "urn:quoin:problem:not-reduced"));
         assert!(problem.next.contains("set --compression or --dedup first"), "{}", problem.next);
         assert_eq!(array.reduce_volume("v9").await.unwrap_err().problem().status, 404);
         assert!(events(&array).is_empty());

@@ -22,11 +22,6 @@ impl Buffer {
         self.usage.charged_blocks.load(Ordering::Acquire)
     }
 
-    /// Whether any block was not charged, about.
-    pub(crate) fn is_any_waived(&self) -> bool {
-        self.usage.waived_blocks.load(Ordering::Relaxed) > 0
-    }
-
     /// Blocks that were not charged, with all that writes brought which were admitted before the call.
     pub(crate) fn waived_by_now(&self) -> u64 {
         // A write is admitted with its shard locked.

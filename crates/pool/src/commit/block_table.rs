@@ -1,6 +1,7 @@
 //! Changes of the block table: blocks and references that come and go, and numbers that are free.
 
 use crate::{
+    bugs::{Bug, planted},
     commit::{block_numbers::BlockNumbers, committer::Committer, learning::Learning},
     error::PoolError,
     maps::{
@@ -67,7 +68,9 @@ impl Committer {
         let page = slice.metadata.pages.change(block_page(number)).await?;
         let BlockPlace { info, .. } = entry_in(&page, number).ok_or_else(|| referenced_yet_free(number))?;
         if let Some(owner) = info.bearer().and_then(|bearer| slice.forks.owner_of(bearer)) {
-            owner.lend_first();
+            if !planted(Bug::ForgetBearer) {
+                owner.lend_first();
+            }
         }
         slice.forks.read().copies.fetch_add(1, Ordering::Relaxed);
         page.set(block_word(number) + 3, info.counted(info.count() + 1).0);

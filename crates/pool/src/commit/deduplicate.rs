@@ -8,8 +8,8 @@
 //! 2. All references that a batch adds to blocks of before are added before it drops any: a block of the batch may replace the last
 //!    reference to what is another's twin. No checkpoint is cut in between.
 //! 3. A twin is laid out as the volume wants it, on drives that are all there: what is written now is not protected worse by it.
-//! 4. From the first loan of a block on, overwriting it takes space. Hosts may have been told that it takes none: see
-//!    [`Buffer::waive`]. So while any such block waits in the buffer, only those are twins that were lent before.
+//! 4. Once a block is shared, overwriting it takes space. Hosts may have been told that it takes none: see [`Buffer::waive`]. So
+//!    while any such write waits in the buffer, only blocks with several references are twins.
 //! 5. What a batch itself brings several times is written once: see `place.rs`.
 //!
 //! [`Fingerprints`]: crate::maps::fingerprints::Fingerprints
@@ -28,7 +28,7 @@ use crate::{
     format::{BlockInfo, ThinEntry},
     lifecycle::slice::Slice,
     maps::{
-        blocks::{BlockPlace, block_page, block_word, entry_in, fingerprint_in},
+        blocks::{BlockPlace, block_page, entry_in, fingerprint_in},
         dropped::is_among,
         tree::slot,
     },
@@ -37,7 +37,6 @@ use crate::{
 use futures_util::{StreamExt, stream};
 use quoin_base::{BlockIndex, BlockNumber, Layout};
 use quoin_reduction::Fingerprint;
-use std::{collections::BTreeMap, sync::Arc};
 
 /// A block that is looked for.
 pub(super) struct Wanted<'a> {
@@ -54,16 +53,19 @@ pub(super) enum Found {
     Twin(Shared),
 }
 
-/// A block that is lent for the first time: what the table said of it, and the layer that has its only reference.
-type FirstLoan = (BlockInfo, Arc<Layer>);
+impl Found {
+    /// The number of a twin that has one reference.
+    fn alone(&self) -> Option<BlockNumber> {
+        let Self::Twin(Shared { number, page, .. }) = self else { return None };
+        entry_in(page, *number).filter(|place| place.info.count() == 1).map(|_| *number)
+    }
+}
 
 impl Committer {
     /// Makes references of the blocks that have a twin, and reduces those that have none.
     pub(super) async fn deduplicate(&mut self, batch: &mut [Option<Composed>]) -> Result<(), PoolError> {
         let mut found = self.find_twins(batch).await;
-        if !found.is_empty() {
-            self.lend_first(&mut found).await?;
-        }
+        self.lend_first(&mut found);
         for (at, found) in found {
             let Some(block) = &mut batch[at] else { continue };
             self.slice.counters.destage.reduction.deduplicated_blocks.add(1);
@@ -81,6 +83,7 @@ impl Committer {
                 self.share_block(layer, *number).await?;
             }
         }
+        self.slice.forks.lending().end();
         Ok(())
     }
 
@@ -94,55 +97,19 @@ impl Committer {
         found.into_iter().flatten().collect()
     }
 
-    /// Lends those that were not lent before, unless a host relies on one of them to come free: then they are left out.
-    pub(super) async fn lend_first(&mut self, found: &mut Vec<(usize, Found)>) -> Result<(), PoolError> {
-        let slice = self.slice.clone();
-        let relies = |slice: &Slice| slice.buffer.is_any_waived() && !planted(Bug::LendWhenFull);
-        if relies(&slice) {
-            let was_lent = |found: &Found| match found {
-                Found::Twin(twin) => {
-                    entry_in(&twin.page, twin.number).is_some_and(|place| place.info.is_lent())
-                }
-                Found::Kept => true,
-            };
-            found.retain(|(_, found)| was_lent(found));
+    /// Begins to lend the twins that have one reference, unless a host relies on one of them to come free: then they are left out.
+    pub(super) fn lend_first(&self, found: &mut Vec<(usize, Found)>) {
+        let (lending, buffer) = (self.slice.forks.lending(), &self.slice.buffer);
+        let alone: Vec<_> = found.iter().filter_map(|(_, found)| found.alone()).collect();
+        if alone.is_empty() || planted(Bug::LendWhenFull) {
+            return;
         }
-        let mut first: BTreeMap<BlockNumber, FirstLoan> = BTreeMap::new();
-        for (_, found) in found.iter() {
-            let Found::Twin(Shared { number, page, .. }) = found else { continue };
-            // While it is held the page is in RAM.
-            let page = slice.metadata.pages.change(block_page(*number)).await.map(|_| page)?;
-            let info = BlockInfo(page.get(block_word(*number) + 3));
-            let owner = info.bearer().and_then(|bearer| slice.forks.owner_of(bearer));
-            first.extend(owner.map(|owner| (*number, (info, owner))));
+        // NOTE: begun first. Who admits a write from here on knows of it, and who did before is counted.
+        lending.begin(alone);
+        if buffer.waived_by_now() > 0 {
+            lending.end();
+            found.retain(|(_, found)| found.alone().is_none());
         }
-        let set = |number: &BlockNumber, info: BlockInfo| {
-            let pages = found.iter().filter_map(|(_, found)| match found {
-                Found::Twin(twin) if twin.number == *number => Some(&twin.page),
-                _ => None,
-            });
-            pages.take(1).for_each(|page| page.set(block_word(*number) + 3, info.0));
-        };
-        for (number, (info, owner)) in &first {
-            if !planted(Bug::ForgetBearer) {
-                owner.lend_first();
-            }
-            set(number, info.counted(1));
-        }
-        // NOTE: lent first. Who admits a write from here on knows of it, and who did before is counted.
-        if first.is_empty() || slice.buffer.waived_by_now() == 0 || planted(Bug::LendWhenFull) {
-            return Ok(());
-        }
-        for (number, (info, owner)) in &first {
-            owner.end_loan();
-            set(number, *info);
-        }
-        let is_left = |found: &Found| match found {
-            Found::Twin(twin) => !first.contains_key(&twin.number),
-            Found::Kept => true,
-        };
-        found.retain(|(_, found)| is_left(found));
-        Ok(())
     }
 }
 

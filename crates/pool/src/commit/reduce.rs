@@ -28,7 +28,6 @@ use crate::{
         fingerprints::Fingerprints,
         tree::slot,
     },
-    meta::Page,
     segment::packed::{Packed, Whole, algorithm_of, codec_of, content_of, pack},
 };
 use quoin_base::{BlockIndex, BlockNumber, PageNumber};
@@ -335,7 +334,7 @@ impl Committer {
                 return Ok(false);
             }
             let wanted = Wanted { layer, index, whole, fingerprint };
-            let twin = self.twin_to_exchange(wanted, (number, &page)).await?;
+            let twin = self.twin_to_exchange(wanted, number).await;
             exchange = twin.map(|twin| (twin, leaf, old));
         }
         let Some((twin, leaf, old)) = exchange else {
@@ -352,33 +351,21 @@ impl Committer {
         self.note_tag(layer, slice.segments.table.tag(twin.location.segment()));
         leaf.set(slot(index, 0), ThinEntry::of_block(twin.number, layer.id).0);
         self.free(layer, old).await?;
+        slice.forks.lending().end();
         Ok(true)
     }
 
-    /// The twin of a block, which itself counts as lent by then: nobody relies on it to come free when it is overwritten.
-    async fn twin_to_exchange(
-        &mut self,
-        wanted: Wanted<'_>,
-        (number, page): (BlockNumber, &Page),
-    ) -> Result<Option<Shared>, PoolError> {
-        let (slice, layer) = (self.slice.clone(), wanted.layer);
-        let Some(found) = slice.find(wanted).await else { return Ok(None) };
-        let (at, mut found) = (block_word(number) + 3, vec![(0, found)]);
-        let info = BlockInfo(page.get(at));
-        if !info.is_lent() {
-            layer.lend_first();
-            page.set(at, info.counted(1).0);
-        }
+    /// The twin of a block. Nobody relies on either of them to come free when it is overwritten: both are about to be lent.
+    async fn twin_to_exchange(&self, wanted: Wanted<'_>, number: BlockNumber) -> Option<Shared> {
+        let (slice, mut found) = (&self.slice, vec![(0, self.slice.find(wanted).await?)]);
+        slice.forks.lending().begin([number]);
         if slice.buffer.waived_by_now() == 0 {
-            self.lend_first(&mut found).await?;
+            self.lend_first(&mut found);
             if let Some((_, Found::Twin(twin))) = found.pop() {
-                return Ok(Some(twin));
+                return Some(twin);
             }
         }
-        if !info.is_lent() {
-            layer.end_loan();
-            page.set(at, info.0);
-        }
-        Ok(None)
+        slice.forks.lending().end();
+        None
     }
 }

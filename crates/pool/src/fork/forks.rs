@@ -8,6 +8,7 @@ use crate::{
     fork::{
         layer::Layer,
         layers::Layers,
+        lending::Lending,
         tally::{LayerUse, Measure, Promised, Tally},
     },
     host::admission::Waiting,
@@ -38,6 +39,7 @@ pub(crate) struct Forks {
     tally: Mutex<Tally>,
     /// Range copies that wait until nothing they wrote is in the journal any more.
     settling_copies: AtomicU64,
+    lending: Lending,
 }
 
 /// Layers.
@@ -49,7 +51,13 @@ impl Forks {
             layers: RwLock::new(layers),
             tally: Mutex::default(),
             settling_copies: AtomicU64::new(0),
+            lending: Lending::default(),
         }
+    }
+
+    /// What deduplication is about to share.
+    pub(crate) fn lending(&self) -> &Lending {
+        &self.lending
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, Layers> {

@@ -16,6 +16,7 @@ pub(crate) mod forks;
 mod ids;
 pub(crate) mod layer;
 pub(crate) mod layers;
+pub(crate) mod lending;
 pub(crate) mod lists;
 pub(crate) mod tally;
 

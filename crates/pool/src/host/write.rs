@@ -5,7 +5,7 @@ use crate::{
     buffer::{BlockKey, Content, Piece, Shard, held::Held},
     bugs::{Bug, planted},
     error::PoolError,
-    fork::{layer::Layer, layers::Layers},
+    fork::{layer::Layer, layers::Layers, lending::Lending},
     format::{MAX_BLOCKS, REGION_BYTES, RecordHeader, RecordKind, ThinEntry, zeroed},
     host::stalls::Waits,
     journal::{Batch, Entry},
@@ -29,16 +29,18 @@ const MAPPED_ONLY_FROM: u64 = 4 << 20;
 pub(crate) struct Below {
     /// The leaf it has for them, if any.
     leaf: Option<Arc<Page>>,
-    /// If the layer has lent any of its blocks: those of the leaf's that it has not, unless it has lent more since.
-    alone: BTreeSet<BlockNumber>,
+    /// If the layer has lent any of its blocks, or may be about to: those of the leaf's that it has alone.
+    alone: Option<BTreeSet<BlockNumber>>,
     /// How often it had lent some by then.
     loans: u64,
+    /// How often any layer had been about to.
+    begun: u64,
 }
 
 impl Below {
-    /// Whether the layer has lent no more since this was looked for.
-    fn is_as_it_was(&self, layer: &Layer) -> bool {
-        layer.loans() == self.loans
+    /// Whether the layer has lent no more since this was looked for, and is not about to.
+    fn is_as_it_was(&self, layer: &Layer, lending: &Lending) -> bool {
+        layer.loans() == self.loans && lending.begun() == self.begun
     }
 
     /// True for a block that destage will exchange for another of the same size: it is mapped, the layer alone owns it,
@@ -47,7 +49,10 @@ impl Below {
     fn is_replaced(&self, shard: &Shard, key: BlockKey, layer: &Layer, layers: &Layers) -> bool {
         let entry = self.leaf.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
         let is_own = || entry.birth() == key.layer || layers.owner(entry.birth()) == key.layer;
-        let is_alone = |number| layer.lent() == 0 || self.alone.contains(&number);
+        let is_alone = |number| match &self.alone {
+            Some(alone) => alone.contains(&number),
+            None => layer.lent() == 0,
+        };
         entry.block().is_some_and(is_alone) && shard.fragments(key).is_none() && is_own()
     }
 }
@@ -262,7 +267,9 @@ impl Slice {
 
     async fn look_below(&self, layer: &Layer, range: ByteRange) -> Result<Below, PoolError> {
         let block_bytes = self.buffer.block_bytes;
-        let (_guard, loans) = (self.enter_readers(), layer.loans());
+        let (_guard, lending) = (self.enter_readers(), self.forks.lending());
+        // NOTE: before anything is looked at: what is lent from here on is looked for again.
+        let (loans, begun) = (layer.loans(), lending.begun());
         let leaf = self.leaf(layer, range.first_block(block_bytes)).await;
         // Of a layer that is gone nothing counts: the next attempt tells.
         let leaf = match leaf {
@@ -271,20 +278,24 @@ impl Slice {
             Err(PoolError::Corrupt { .. }) => None,
             leaf => leaf?,
         };
-        let mut below = Below { leaf, alone: BTreeSet::new(), loans };
-        if layer.lent() == 0 {
+        let mut below = Below { leaf, alone: None, loans, begun };
+        if !lending.is_any() && layer.lent() == 0 {
             return Ok(below);
         }
-        // Of a layer that has lent blocks only those that were never lent are certain to be given back when they are replaced.
+        // Only what nobody shares is certain to be given back when it is replaced.
+        let mut alone = BTreeSet::new();
         let Some(leaf) = &below.leaf else { return Ok(below) };
         for index in range.first_block(block_bytes).until(range.end_block(block_bytes)) {
             let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
+            // NOTE: before the table is asked: it is named until the table says so.
+            let is_lent = lending.has(number);
             match self.block(number).await {
-                Ok(Some(place)) if !place.info.is_lent() => drop(below.alone.insert(number)),
+                Ok(Some(place)) if !is_lent && place.info.count() == 1 => drop(alone.insert(number)),
                 Ok(_) | Err(PoolError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
+        below.alone = Some(alone);
         Ok(below)
     }
 
@@ -309,7 +320,9 @@ impl Slice {
         // What a volume replaces that got a heavier layout takes more than it gives.
         let is_lighter = layer.is_mixed() && self.weight(layer).is_more();
         if fit != Fit::Fits && self.space.may_replace() && !is_lighter {
-            let below = below.filter(|below| below.is_as_it_was(layer)).ok_or(Refusal::LookBelow)?;
+            let below = below
+                .filter(|below| below.is_as_it_was(layer, self.forks.lending()))
+                .ok_or(Refusal::LookBelow)?;
             let layers = self.forks.read();
             replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
             fit = match new - replaced.len() as u64 {
