@@ -45,6 +45,12 @@ pub struct PoolSpace {
     pub sharing_savings_bytes: u64,
     /// Ratio of written to unique, as x in x:1; null while nothing is written.
     pub sharing_ratio: Option<f64>,
+    /// The part of it that deduplication and range copies save.
+    #[serde(default)]
+    pub deduplication_savings_bytes: u64,
+    /// Ratio of what there would be without them to unique, as x in x:1; null while nothing is written.
+    #[serde(default)]
+    pub deduplication_ratio: Option<f64>,
     /// Space saved by compression: unique, less physical.
     #[serde(default)]
     pub compression_savings_bytes: u64,
@@ -67,8 +73,8 @@ pub struct PoolSpace {
     pub settled: bool,
 }
 
-/// How much of the pool's space a volume, or several together, use. In bytes of whole pool blocks of 8 KiB: compressed ones take
-/// less on the drives.
+/// How much of the pool's space a volume, or several together, use. In bytes of whole pool blocks of 8 KiB, unless a field says that
+/// it is of blocks as they are stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeSpace {
     /// The volumes.
@@ -89,6 +95,26 @@ pub struct VolumeSpace {
     pub thin_savings_bytes: u64,
     /// Ratio of provisioned to written, as x in x:1; null while nothing is written.
     pub thin_ratio: Option<f64>,
+    /// What the written data takes, of blocks as they are stored, compressed or not. A block that they have in several places, or
+    /// that others have by deduplication or range copies, counts in equal parts for each. Snapshots and clones are not reckoned
+    /// with. Estimated from `sampled_blocks` blocks. Without what protects it.
+    #[serde(default)]
+    pub physical_bytes: u64,
+    /// Ratio of what the blocks would take if each were stored by itself to physical, as x in x:1; null if no block was sampled.
+    #[serde(default)]
+    pub deduplication_ratio: Option<f64>,
+    /// Ratio of the blocks to what they take as they are stored, as x in x:1; null if no block was sampled.
+    #[serde(default)]
+    pub compression_ratio: Option<f64>,
+    /// Ratio of written to physical, as x in x:1: deduplication times compression; null if no block was sampled.
+    #[serde(default)]
+    pub data_reduction_ratio: Option<f64>,
+    /// Ratio of provisioned to physical, as x in x:1, the effect of all savings but snapshots; null if no block was sampled.
+    #[serde(default)]
+    pub efficiency_ratio: Option<f64>,
+    /// The number of blocks that these figures are estimated from.
+    #[serde(default)]
+    pub sampled_blocks: u64,
     /// The space freed, at least, by deleting all their snapshots and nothing else.
     pub held_by_snapshots_bytes: u64,
     /// The space freed for certain by deleting only these volumes now.

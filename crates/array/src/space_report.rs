@@ -50,6 +50,8 @@ impl Array {
             thin_ratio: ratio(provisioned_bytes, written),
             sharing_savings_bytes: written.saturating_sub(unique),
             sharing_ratio: ratio(written, unique),
+            deduplication_savings_bytes: space.copied_bytes,
+            deduplication_ratio: ratio(space.unique_bytes + space.copied_bytes, space.unique_bytes),
             compression_savings_bytes: space.unique_bytes - physical,
             compression_ratio: ratio(space.unique_bytes, physical),
             data_reduction_ratio: ratio(written, stored),
@@ -65,18 +67,19 @@ impl Array {
     ///
     /// # Errors
     /// `NotFound` if the volume does not exist. `Offline` while the pool is not open.
-    pub fn volume_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
-        self.space_of(&[self.volume(name)?])
+    pub async fn volume_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
+        self.space_of(&[self.volume(name)?]).await
     }
 
     /// The part of the pool's space that the volumes of a group have together.
     ///
     /// # Errors
     /// `NoGroup` if the group does not exist. `Offline` while the pool is not open.
-    pub fn group_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
+    pub async fn group_space(&self, name: &str) -> Result<api::VolumeSpace, ArrayError> {
         self.require_catalog()?;
         let group = self.volumes().group(name)?;
-        self.space_of(&self.volumes().members(&group))
+        let members = self.volumes().members(&group);
+        self.space_of(&members).await
     }
 
     /// How much space deleting all snapshots of these volumes frees.
@@ -89,8 +92,9 @@ impl Array {
     }
 
     /// The part of the pool's space that these volumes have together.
-    fn space_of(&self, volumes: &[Arc<Volume>]) -> Result<api::VolumeSpace, ArrayError> {
+    async fn space_of(&self, volumes: &[Arc<Volume>]) -> Result<api::VolumeSpace, ArrayError> {
         let pool = self.pool()?;
+        let reduced = reduced(&pool, volumes).await?;
         let ids: BTreeSet<VolumeId> = volumes.iter().map(|volume| volume.id()).collect();
         let space = pool.space_of(&ids);
         let provisioned_bytes = volumes.iter().map(|volume| volume.size_bytes()).sum();
@@ -107,12 +111,46 @@ impl Array {
             reserved_unused_bytes: volumes.iter().map(unused).sum(),
             thin_savings_bytes: provisioned_bytes.saturating_sub(space.written_bytes),
             thin_ratio: ratio(provisioned_bytes, space.written_bytes),
+            physical_bytes: reduced.physical,
+            deduplication_ratio: reduced.ratio(reduced.compressed, reduced.physical),
+            compression_ratio: reduced.ratio(reduced.written, reduced.compressed),
+            data_reduction_ratio: reduced.ratio(reduced.written, reduced.physical),
+            efficiency_ratio: reduced.ratio(provisioned_bytes, reduced.physical),
+            sampled_blocks: reduced.sampled_blocks,
             held_by_snapshots_bytes: self.held_by_snapshots(&pool, |source| ids.contains(&source)),
             freed_min_bytes: space.freed_bytes,
             freed_max_bytes: space.freed_at_most_bytes(),
             settled: pool.space().settled,
         })
     }
+}
+
+/// What compression and deduplication make of what volumes have, estimated. In bytes.
+#[derive(Default)]
+struct Reduced {
+    sampled_blocks: u64,
+    written: u64,
+    compressed: u64,
+    physical: u64,
+}
+
+impl Reduced {
+    fn ratio(&self, of: u64, to: u64) -> Option<f64> {
+        ratio(of, to).filter(|_| self.sampled_blocks > 0)
+    }
+}
+
+async fn reduced(pool: &Pool, volumes: &[Arc<Volume>]) -> Result<Reduced, ArrayError> {
+    let mut sum = Reduced::default();
+    for volume in volumes {
+        let written = pool.volume_stats(volume.id()).unwrap_or_default().mapped_bytes;
+        let estimate = pool.estimate_reduction(volume.id()).await?;
+        sum.sampled_blocks += estimate.blocks;
+        sum.written += written;
+        sum.compressed += estimate.compressed_bytes(written);
+        sum.physical += estimate.physical_bytes(written);
+    }
+    Ok(sum)
 }
 
 /// What of `bytes` a part has.

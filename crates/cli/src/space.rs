@@ -73,9 +73,10 @@ fn pool_text(space: &PoolSpace) -> String {
         ("not destaged", size_text(space.buffered_bytes)),
         ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
         ("sharing savings", saved(space.sharing_savings_bytes, space.sharing_ratio)),
+        ("  by deduplication", saved(space.deduplication_savings_bytes, space.deduplication_ratio)),
         ("compression savings", saved(space.compression_savings_bytes, space.compression_ratio)),
-        ("data reduction", space.data_reduction_ratio.map_or_else(|| "-".to_owned(), ratio_text)),
-        ("efficiency", space.efficiency_ratio.map_or_else(|| "-".to_owned(), ratio_text)),
+        ("data reduction", ratio_or_dash(space.data_reduction_ratio)),
+        ("efficiency", ratio_or_dash(space.efficiency_ratio)),
         ("metadata", format!("{}, {:.2} %", size_text(space.metadata_bytes), space.metadata_percent)),
         ("usable", size_text(space.usable_bytes)),
         ("free", size_text(space.free_bytes)),
@@ -97,7 +98,13 @@ fn volume_text(space: &VolumeSpace) -> String {
         ("  shared", size_text(space.shared_bytes)),
         ("held by snapshots", size_text(space.held_by_snapshots_bytes)),
         ("reserved, not used", size_text(space.reserved_unused_bytes)),
+        ("physical", size_text(space.physical_bytes)),
         ("thin savings", saved(space.thin_savings_bytes, space.thin_ratio)),
+        ("deduplication", ratio_or_dash(space.deduplication_ratio)),
+        ("compression", ratio_or_dash(space.compression_ratio)),
+        ("data reduction", ratio_or_dash(space.data_reduction_ratio)),
+        ("efficiency", ratio_or_dash(space.efficiency_ratio)),
+        ("estimated from", format!("{} blocks", space.sampled_blocks)),
         (
             "a deletion frees",
             format!(
@@ -116,6 +123,10 @@ fn saved(bytes: u64, ratio: Option<f64>) -> String {
         Some(ratio) => format!("{}, {}", size_text(bytes), ratio_text(ratio)),
         None => size_text(bytes),
     }
+}
+
+fn ratio_or_dash(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), ratio_text)
 }
 
 /// `3.2:1`.

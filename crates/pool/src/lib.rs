@@ -54,7 +54,7 @@ pub use lifecycle::{
 };
 pub use meta::{ObjectKind, Transaction};
 pub use quoin_stripe::{HedgedReads, Hedging};
-pub use space::report::{PoolSpace, VolumeSpace};
+pub use space::report::{PoolSpace, ReductionEstimate, VolumeSpace};
 pub use store::{
     DriveExtent, DriveGrowth, DriveLen,
     health::PoolState,

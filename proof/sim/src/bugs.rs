@@ -43,6 +43,7 @@ fn within(bug: Bug) -> u64 {
         // What was stuck seldom lands where something else has come to lie.
         Bug::TakeBackEarly | Bug::EarlyNumberReuse => 2000,
         Bug::KeepWaived => 2000,
+        bug if DEDUPLICATION.contains(&bug) => 2000,
         Bug::SameRootSlot => 4000,
         Bug::KeepMovedRecord | Bug::GiveBackEarly | Bug::PublishAsPlaced => 1000,
         _ => 200,
@@ -91,6 +92,16 @@ fn faults_and_load(bug: Bug) -> (Option<Faults>, Option<Load>) {
     }
 }
 
+/// Bugs of deduplication.
+const DEDUPLICATION: [Bug; 6] = [
+    Bug::TrustIndex,
+    Bug::ShareDropped,
+    Bug::ForgetBearer,
+    Bug::LendWhenFull,
+    Bug::ReferLate,
+    Bug::ExchangeFrozen,
+];
+
 /// What ordinary seeds would find too, after far more of them, is looked for where it shows.
 fn choices(bug: Bug) -> Choices {
     let (faults, load) = faults_and_load(bug);
@@ -110,9 +121,11 @@ fn choices(bug: Bug) -> Choices {
     let leaving = matches!(bug, Bug::GoneTooSoon | Bug::ReuseLeftEarly);
     let growing = bug == Bug::GrowBeforeGrants;
     let policies = matches!(bug, Bug::PublishAsPlaced | Bug::LowerShared);
+    let deduplicated = DEDUPLICATION.contains(&bug);
     Choices {
         leaving,
         growing,
+        deduplicated,
         policies,
         faults,
         load,

@@ -150,6 +150,8 @@ pub struct Choices {
     pub leaving: bool,
     /// Drives become longer in all seeds.
     pub growing: bool,
+    /// Volumes are deduplicated in all seeds.
+    pub deduplicated: bool,
     /// Volumes get other layouts while they are used. Of pools whose data is protected.
     pub policies: bool,
     /// A fault domain is kept spare: one drive may be lost at any time, also while the pool is full. Of pools whose data is

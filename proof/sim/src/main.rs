@@ -58,6 +58,9 @@ struct RunArgs {
     /// Have drives become longer in all seeds; by default in some
     #[arg(long)]
     growing: bool,
+    /// Deduplicate volumes in all seeds; by default in a quarter
+    #[arg(long)]
+    deduplicated: bool,
     /// Give volumes other layouts while they are used; with a layout that protects data
     #[arg(long, requires = "layout")]
     policies: bool,
@@ -108,6 +111,7 @@ impl RunArgs {
             layout: self.layout,
             leaving: self.leaving,
             growing: self.growing,
+            deduplicated: self.deduplicated,
             policies: self.policies,
             spare: self.spare,
             verbose,
@@ -152,6 +156,9 @@ impl Simulation for RunArgs {
         }
         if self.growing {
             command += " --growing";
+        }
+        if self.deduplicated {
+            command += " --deduplicated";
         }
         if self.policies {
             command += " --policies";

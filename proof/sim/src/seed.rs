@@ -95,7 +95,7 @@ pub fn run_seed(seed: u64, choices: Choices) -> Outcome<Totals> {
     let model = Model {
         history: History::new(),
         // In a quarter of the seeds.
-        catalog: CatalogModel::new(seed / 9 % 4 == 3),
+        catalog: CatalogModel::new(choices.deduplicated || seed / 9 % 4 == 3),
         deleting: BTreeSet::new(),
         cutting: BTreeSet::new(),
         forking: Vec::new(),

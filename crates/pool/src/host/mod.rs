@@ -14,6 +14,7 @@ mod partial;
 pub(crate) mod placed;
 pub(crate) mod read;
 mod read_ahead;
+mod sample;
 pub(crate) mod stalls;
 pub(crate) mod streams;
 pub(crate) mod tail;

@@ -15,7 +15,7 @@ use crate::{
         stats::{PoolStats, RecoveryStats, Removal, SliceSpace, VolumeStats},
     },
     meta::{ObjectKind, Transaction},
-    space::report::{PoolSpace, VolumeSpace},
+    space::report::{PoolSpace, ReductionEstimate, VolumeSpace},
     store::{Store, health::PoolState, repairs::RepairCounts},
 };
 use futures_util::future::join_all;
@@ -253,6 +253,15 @@ impl Pool {
         let mut sum = VolumeSpace::default();
         self.slices.iter().for_each(|slice| sum.add(&slice.forks.space_of(volumes)));
         sum
+    }
+
+    /// What compression and deduplication save on what is destaged of a volume, by a few thousand of its blocks at the most: that
+    /// takes as many reads of metadata at the most.
+    ///
+    /// # Errors
+    /// [`PoolError::NoSuchVolume`]; [`PoolError::Offline`].
+    pub fn estimate_reduction(&self, volume: VolumeId) -> Compiled<'_, Result<ReductionEstimate, PoolError>> {
+        Box::pin(async move { self.slice_of(volume)?.estimate_reduction(volume).await })
     }
 
     /// At most so many bytes are taken by blocks that damaged metadata led to: they are never given back.

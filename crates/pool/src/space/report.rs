@@ -36,6 +36,39 @@ impl VolumeSpace {
     }
 }
 
+/// What compression and deduplication save on a volume, by some of its blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReductionEstimate {
+    /// How many blocks that is by. 0: nothing is known, and nothing saved.
+    pub blocks: u64,
+    /// What of their bytes is left once they are compressed, from 0 to 1, or somewhat more if they do not compress.
+    pub compressed: f64,
+    /// What of these bytes is left if each block counts for those that have it in equal parts: references of range copies and of
+    /// deduplication, not those of forks. From 0 to 1.
+    pub deduplicated: f64,
+}
+
+impl ReductionEstimate {
+    /// From what so many blocks take as they are stored, and their part of it if each counts for all that have it.
+    pub(crate) fn new(blocks: u64, block_bytes: u64, stored: f64, shared: f64) -> Self {
+        if blocks == 0 {
+            return Self { blocks, compressed: 1.0, deduplicated: 1.0 };
+        }
+        let whole = (blocks * block_bytes) as f64;
+        Self { blocks, compressed: stored / whole, deduplicated: shared / stored }
+    }
+
+    /// What so many bytes of host data take once they are compressed, each block stored by itself.
+    pub fn compressed_bytes(&self, written_bytes: u64) -> u64 {
+        (written_bytes as f64 * self.compressed).round() as u64
+    }
+
+    /// What so many bytes of host data take of the pool.
+    pub fn physical_bytes(&self, written_bytes: u64) -> u64 {
+        (written_bytes as f64 * self.compressed * self.deduplicated).round() as u64
+    }
+}
+
 /// What all volumes have of the pool's space. Bytes of whole pool blocks that are destaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolSpace {

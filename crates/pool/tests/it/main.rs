@@ -21,6 +21,7 @@ mod freed;
 mod grants;
 mod growing;
 mod grown;
+mod hostile;
 mod join_journal;
 mod layer_ids;
 mod layouts;

@@ -27,7 +27,7 @@ pub(crate) async fn group(
     State(server): State<Server>,
     Path(name): Path<String>,
 ) -> Result<Json<VolumeSpace>, Failure> {
-    Ok(Json(server.array.group_space(&name)?))
+    Ok(Json(server.array.group_space(&name).await?))
 }
 
 /// Show how much of the pool's space a volume uses, and what deleting it frees
@@ -40,5 +40,5 @@ pub(crate) async fn volume(
     State(server): State<Server>,
     Path(name): Path<String>,
 ) -> Result<Json<VolumeSpace>, Failure> {
-    Ok(Json(server.array.volume_space(&name)?))
+    Ok(Json(server.array.volume_space(&name).await?))
 }
