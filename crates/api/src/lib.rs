@@ -16,6 +16,7 @@ mod expand;
 mod export;
 mod folder;
 mod group;
+mod history;
 mod host;
 mod integer;
 mod job;
@@ -54,6 +55,7 @@ pub use folder::{Folder, VolumeKind};
 pub use group::{
     Group, GroupChange, GroupCreate, GroupMember, GroupRefresh, GroupRestore, GroupSet, GroupSnapshotCreate,
 };
+pub use history::{SpaceForecast, SpaceSample};
 pub use host::{
     Access, AccessUpdate, Host, HostChange, HostCreate, HostMapping, Mapping, MappingCreate, Session,
 };

@@ -16,6 +16,7 @@ use crate::{
     export_list::ExportList,
     failing_drives::FailingDrives,
     giving_back::GivingBack,
+    history::History,
     host_access::HostAccess,
     lifecycle::Lifecycle,
     policies::Policies,
@@ -60,6 +61,7 @@ pub struct Array {
     policies: Mutex<Policies>,
     copies: Mutex<Copies>,
     reductions: Mutex<Reductions>,
+    history: Mutex<History>,
 }
 
 impl Array {
@@ -101,6 +103,7 @@ impl Array {
             policies: Mutex::default(),
             copies: Mutex::default(),
             reductions: Mutex::default(),
+            history: Mutex::default(),
             world,
             options,
         })
@@ -262,5 +265,9 @@ impl Array {
 
     pub(crate) fn reductions(&self) -> MutexGuard<'_, Reductions> {
         self.reductions.lock()
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock()
     }
 }

@@ -5,14 +5,15 @@ use crate::{
     bin_setting::BinRecord,
     drive_leaving::leaving_problem,
     events::log_problem,
+    history::history_problem,
     policies::policy_problem,
     pool_settings::pool_settings_problem,
     rebuild::rebuild_problem,
     record::{
-        EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HOST_OBJECT, HostRecord, LEAVING_OBJECT,
-        MAPPING_OBJECT, MappingRecord, OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT, REBUILD_OBJECT,
-        RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT, decode,
-        mapping_key,
+        EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HISTORY_OBJECT, HOST_OBJECT, HostRecord,
+        LEAVING_OBJECT, MAPPING_OBJECT, MappingRecord, OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT,
+        REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+        decode, mapping_key,
     },
     requests::request_problem,
     reserve_watch::{ReserveRecord, Scope},
@@ -173,6 +174,11 @@ fn check_notes(report: &CheckReport, found: &mut Found) {
             pool_settings_problem(key, value).map(|problem| ("the pool's settings".to_owned(), problem)),
         );
     }
+    for (key, value) in objects(report, HISTORY_OBJECT) {
+        found.extend(
+            history_problem(key, value).map(|problem| (format!("the sample of hour {key}"), problem)),
+        );
+    }
     for (key, value) in objects(report, LEAVING_OBJECT) {
         found
             .extend(leaving_problem(key, value).map(|problem| (format!("drive {key} that leaves"), problem)));
@@ -288,6 +294,7 @@ mod tests {
             ),
             (RECYCLE_BIN_OBJECT, "recycle-bin", b"{}".to_vec(), "the recycle bin: "),
             (EVENT_OBJECT, "7", b"nonsense".to_vec(), "event 7: "),
+            (HISTORY_OBJECT, "7", b"nonsense".to_vec(), "the sample of hour 7: "),
             (SCRUB_OBJECT, "scrub", b"nonsense".to_vec(), "the object of scrubs, scrub: "),
             (COPY_OBJECT, "9", b"nonsense".to_vec(), "copy object 9: "),
             (VOLUME_OBJECT, "2", b"nonsense".to_vec(), "volume object 2: "),

@@ -44,6 +44,7 @@ mod fork_error;
 mod giving_back;
 mod groups;
 mod guard;
+mod history;
 mod host_access;
 mod host_error;
 mod hosts;
@@ -86,6 +87,7 @@ mod slow_drives;
 mod snapshot_reserve;
 mod snapshots;
 mod space;
+mod space_history;
 mod space_report;
 mod spare;
 mod spare_watch;
@@ -126,9 +128,9 @@ pub use policy_error::PolicyError;
 pub use quoin_api::DriveLocation;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
-    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HOST_OBJECT, LEAVING_OBJECT, MAPPING_OBJECT,
-    OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT,
-    RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+    EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HISTORY_OBJECT, HOST_OBJECT, LEAVING_OBJECT,
+    MAPPING_OBJECT, OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT,
+    REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use request_key::RequestKey;
 pub use requests::CarriedOut;

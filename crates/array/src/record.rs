@@ -45,6 +45,9 @@ pub const POLICY_OBJECT: ObjectKind = ObjectKind(23);
 /// The kind of catalog object that holds settings of the pool.
 pub const POOL_OBJECT: ObjectKind = ObjectKind(24);
 
+/// The kind of catalog object that holds how the pool's space was used in some hour.
+pub const HISTORY_OBJECT: ObjectKind = ObjectKind(25);
+
 /// The kind of catalog object that notes a request that was carried out.
 pub const REQUEST_OBJECT: ObjectKind = ObjectKind(50);
 

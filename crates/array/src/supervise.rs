@@ -6,6 +6,7 @@ use crate::{
     bin_setting::BinSetting,
     drive_opening::with_faults,
     export_list::read_exports,
+    history::History,
     not_opened::{NOT_REOPENED, NotOpened},
     reserve_watch::Reserves,
     schedule_list::read_schedules,
@@ -110,6 +111,7 @@ impl Array {
                 self.tend_scrubs(&pool).await;
                 self.tend_copies().await;
                 self.tend_reductions(&pool);
+                self.tend_history(&pool).await;
                 self.save_events(&pool).await;
                 false
             }
@@ -228,6 +230,7 @@ impl Array {
         self.schedules().restore(schedules);
         *self.bin() = bin;
         self.reserves().restore(reserves);
+        *self.history() = History::read(pool);
         self.look_at_all_reserves(pool);
         self.catalog().note_read(&turn);
         Ok(())

@@ -9,11 +9,7 @@ use crate::{
 use clap::Args;
 use quoin_api::{Event, Severity};
 use serde_json::Value;
-use std::{
-    collections::BTreeSet,
-    thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{collections::BTreeSet, thread, time::Duration};
 
 pub(crate) const EXAMPLES: &str = "Severities, lowest first: info, notice, warning, error, critical.\n\
     How many events are kept is set in quoin.toml, under [events].\n\n\
@@ -68,10 +64,7 @@ fn parse_severity(text: &str) -> Result<Severity, String> {
 /// Shows events.
 pub(crate) fn events(client: &Client, output: &Output, args: EventsArgs) -> Result<(), Failure> {
     let EventsArgs { limit, severity, since, audit, actor, object, follow } = args;
-    let since_ms = since.map_or(0, |age| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        now.saturating_sub(age.0).as_millis() as u64
-    });
+    let since_ms = since.map_or(0, Age::ago_ms);
     // The array applies the filters.
     let mut filters = format!("severity={severity}&since_ms={since_ms}&audit={audit}");
     for (name, value) in [("actor", &actor), ("object", &object)] {

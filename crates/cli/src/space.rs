@@ -3,13 +3,14 @@
 use crate::{
     Failure, Output,
     client::{Client, segment},
-    output::pairs,
+    output::{pairs, table},
     pool::spare_text,
     report::show,
     size_text,
+    time::{Age, duration_text, parse_age, utc_text},
 };
 use clap::{Args, Subcommand};
-use quoin_api::{PoolSpace, VolumeSpace};
+use quoin_api::{PoolSpace, SpaceForecast, SpaceSample, VolumeSpace};
 
 pub(crate) const EXAMPLES: &str = "Written is what hosts wrote and did not unmap; unique counts each block of it once; \
                                    physical is what these blocks take, compressed or not. Acknowledged data that is not destaged yet is counted separately; it is \
@@ -17,6 +18,7 @@ pub(crate) const EXAMPLES: &str = "Written is what hosts wrote and did not unmap
                                    quoin --data /srv/a space\n  \
                                    quoin --data /srv/a space volume v1     # and what deleting it frees\n  \
                                    quoin --data /srv/a space group g1\n  \
+                                   quoin --data /srv/a space history       # and how long the free space lasts\n  \
                                    quoin --data /srv/a space -o json | jq .efficiency_ratio";
 
 /// Options of `quoin space`.
@@ -38,6 +40,20 @@ enum Of {
         /// The volume
         name: String,
     },
+    /// Show how the use of the pool's space grew, and how long the free space lasts
+    #[command(
+        after_help = "The array takes a sample every hour. It keeps those of 40 days, and of the days before that, up to three years back, \
+                      the last of each day. The forecast goes by the last 30 days.\n\nExamples:\n  quoin --data /srv/a space history\n  \
+                      quoin --data /srv/a space history --since 2d --hourly\n  quoin --data /srv/a space history --since 365d -o csv"
+    )]
+    History {
+        /// How far back: 12h, 30d
+        #[arg(long, value_name = "TIME", default_value = "30d", value_parser = parse_age)]
+        since: Age,
+        /// Show each hour, instead of the last hour of each day
+        #[arg(long)]
+        hourly: bool,
+    },
     /// Show all volumes of a consistency group together
     #[command(after_help = "Examples:\n  quoin --data /srv/a space group g1")]
     Group {
@@ -52,9 +68,59 @@ pub(crate) fn space(client: &Client, output: &Output, args: SpaceArgs) -> Result
         Some(Of::Volume { name }) => {
             show(client, output, &format!("/volumes/{}/space", segment(&name)), volume_text)
         }
+        Some(Of::History { since, hourly }) => history(client, output, since, hourly),
         Some(Of::Group { name }) => {
             show(client, output, &format!("/groups/{}/space", segment(&name)), volume_text)
         }
+    }
+}
+
+fn history(client: &Client, output: &Output, since: Age, hourly: bool) -> Result<(), Failure> {
+    let since_ms = since.ago_ms();
+    let samples: Vec<SpaceSample> =
+        client.get(&format!("/space/history?since_ms={since_ms}&hourly={hourly}"))?;
+    let forecast: Option<SpaceForecast> =
+        output.is_for_people().then(|| client.get("/space/forecast")).transpose()?;
+    output.list(&samples, "", |samples| {
+        let told = forecast.as_ref().map(forecast_text).unwrap_or_default();
+        format!("{}\n\n{told}", samples_table(samples))
+    });
+    Ok(())
+}
+
+fn samples_table(samples: &[SpaceSample]) -> String {
+    let row = |sample: &SpaceSample| {
+        vec![
+            utc_text(sample.at_ms),
+            size_text(sample.provisioned_bytes),
+            size_text(sample.written_bytes),
+            size_text(sample.unique_bytes),
+            size_text(sample.physical_bytes),
+            size_text(sample.free_bytes),
+            ratio_or_dash(sample.data_reduction_ratio),
+            ratio_or_dash(sample.efficiency_ratio),
+        ]
+    };
+    let head = ["TIME", "PROVISIONED", "WRITTEN", "UNIQUE", "PHYSICAL", "FREE", "REDUCTION", "EFFICIENCY"];
+    table(&head, samples.iter().map(row).collect(), "no samples of that time")
+}
+
+fn forecast_text(forecast: &SpaceForecast) -> String {
+    let over = duration_text(forecast.observed_s);
+    let free = size_text(forecast.free_bytes);
+    match (forecast.growth_bytes_day, forecast.full_in_s) {
+        (None, _) => {
+            format!("no forecast yet: it takes samples of a day at least, and there are some of {over}")
+        }
+        (Some(growth), Some(full_in_s)) => format!(
+            "use grew by {} a day over {over}; if it goes on, the {free} that are free last {}",
+            size_text(growth as u64),
+            duration_text(full_in_s)
+        ),
+        (Some(growth), None) if growth <= -1.0 => {
+            format!("use declined by {} a day over {over}; {free} are free", size_text(-growth as u64))
+        }
+        (Some(_), None) => format!("use did not grow over {over}; {free} are free"),
     }
 }
 

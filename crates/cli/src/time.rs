@@ -1,7 +1,7 @@
 //! Times for people.
 
 use quoin_api::Utc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// `2026-11-20T13:38:01Z` (ISO 8601, RFC 3339), of milliseconds since the Unix epoch.
 pub(crate) fn utc_text(ms: u64) -> String {
@@ -16,6 +16,12 @@ pub struct Age(pub(crate) Duration);
 impl Age {
     pub(crate) fn seconds(self) -> u64 {
         self.0.as_secs()
+    }
+
+    /// The moment that is so long ago, in milliseconds since the Unix epoch.
+    pub(crate) fn ago_ms(self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(self.0).as_millis() as u64
     }
 }
 

@@ -237,10 +237,12 @@ pub enum Bug {
 impl Bug {
     /// Those that the simulation of the pool finds. The others are wrong orders of steps of two threads, which only the
     /// models under a model checker see, or lie above the pool.
-    pub const ALL: [Bug; 84] = [
+    pub const ALL: [Bug; 86] = [
         Bug::TrustIndex,
         Bug::ShareDropped,
         Bug::ForgetBearer,
+        Bug::ReferLate,
+        Bug::ExchangeFrozen,
         Bug::GrowBeforeGrants,
         Bug::ReturnBeforeFlags,
         Bug::ForgetMissed,

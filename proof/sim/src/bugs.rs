@@ -63,6 +63,8 @@ fn faults_and_load(bug: Bug) -> (Option<Faults>, Option<Load>) {
         // A record must outgrow its page: lists of what was dropped grow.
         Bug::KeepMovedRecord => (None, Some(Load::Forks)),
         Bug::PublishMovesEarly => (Some(Faults::Slow), Some(Load::Full)),
+        // Overwrites must have been told that they take no space.
+        Bug::LendWhenFull => (None, Some(Load::Full)),
         // What is freed while a checkpoint takes long must be used again before the next one is durable.
         Bug::FreeForFlight => (Some(Faults::Slow), Some(Load::Full)),
         // A read must last from before a number is freed until it is used again.

@@ -14,8 +14,16 @@ use std::{
 };
 
 /// Public operations that change nothing, or are not asked for by a client.
-const OTHERS: [&str; 6] =
-    ["run", "list_jobs", "show_job", "scrub_status", "preview_reserve", "unreadable_ranges"];
+const OTHERS: [&str; 8] = [
+    "run",
+    "list_jobs",
+    "show_job",
+    "scrub_status",
+    "preview_reserve",
+    "unreadable_ranges",
+    "volume_space",
+    "group_space",
+];
 
 fn of<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()

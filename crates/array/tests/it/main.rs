@@ -8,6 +8,7 @@ mod deduplication;
 mod events;
 mod groups;
 mod guards;
+mod history;
 mod immutable;
 mod lab;
 mod layouts;

@@ -67,10 +67,9 @@ impl Committer {
         let slice = self.slice.clone();
         let page = slice.metadata.pages.change(block_page(number)).await?;
         let BlockPlace { info, .. } = entry_in(&page, number).ok_or_else(|| referenced_yet_free(number))?;
-        if let Some(owner) = info.bearer().and_then(|bearer| slice.forks.owner_of(bearer)) {
-            if !planted(Bug::ForgetBearer) {
-                owner.lend_first();
-            }
+        let owner = info.bearer().and_then(|bearer| slice.forks.owner_of(bearer));
+        if let Some(owner) = owner.filter(|_| !planted(Bug::ForgetBearer)) {
+            owner.lend_first();
         }
         slice.forks.read().copies.fetch_add(1, Ordering::Relaxed);
         page.set(block_word(number) + 3, info.counted(info.count() + 1).0);

@@ -454,8 +454,7 @@ impl Slice {
         loop {
             // NOTE: before anything is looked up. What is found wrong is written again where it was found.
             let _guard = self.enter_readers();
-            let leaf = self.leaf(map, at).await.map_err(unreachable)?;
-            let Some(leaf) = leaf else { return Ok(None) };
+            let Some(leaf) = self.leaf(map, at).await.map_err(unreachable)? else { return Ok(None) };
             let entry = ThinEntry(leaf.get(tree::slot(at, 0)));
             let Some(number) = entry.block() else { return Ok(None) };
             let place = self.block(number).await.map_err(unreachable)?;

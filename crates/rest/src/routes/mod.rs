@@ -84,6 +84,8 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(pool::show, pool::change))
         .routes(routes!(pool::expand))
         .routes(routes!(space::pool))
+        .routes(routes!(space::history))
+        .routes(routes!(space::forecast))
         .routes(routes!(space::volume))
         .routes(routes!(space::group))
 }

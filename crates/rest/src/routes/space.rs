@@ -3,10 +3,16 @@
 use crate::{
     extract::Path,
     failure::{Failure, ReadProblems},
+    list::{List, PageParameters},
     server::Server,
 };
-use axum::{extract::State, response::Json};
-use quoin_api::{PoolSpace, VolumeSpace};
+use axum::{
+    extract::State,
+    response::{Json, Response},
+};
+use quoin_api::{PoolSpace, SpaceForecast, SpaceSample, VolumeSpace};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 /// Show how the pool's space is used, and how much is saved
 #[utoipa::path(
@@ -15,6 +21,41 @@ use quoin_api::{PoolSpace, VolumeSpace};
 )]
 pub(crate) async fn pool(State(server): State<Server>) -> Result<Json<PoolSpace>, Failure> {
     Ok(Json(server.array.pool_space()?))
+}
+
+/// Which samples are listed.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HistoryFilters {
+    /// Only samples from this moment on, in milliseconds since 1970.
+    since_ms: Option<u64>,
+    /// Samples of each hour where they are kept, instead of the last of each day.
+    #[serde(default)]
+    hourly: bool,
+}
+
+/// List how the pool's space was used over time, the oldest sample first
+#[utoipa::path(
+    get, operation_id = "list_space_history", path = "/space/history", tag = "space",
+    params(HistoryFilters, PageParameters),
+    responses((status = 200, body = [SpaceSample]), ReadProblems)
+)]
+pub(crate) async fn history(
+    State(server): State<Server>,
+    List { filters: HistoryFilters { since_ms, hourly }, page }: List<HistoryFilters>,
+) -> Result<Response, Failure> {
+    let samples = server.array.space_history(since_ms.unwrap_or_default(), hourly)?;
+    page.of(samples, |sample| sample.at_ms.to_string())
+}
+
+/// Show when the pool will be full if its use goes on to grow as it did within the last 30 days
+#[utoipa::path(
+    get, operation_id = "show_space_forecast", path = "/space/forecast", tag = "space",
+    responses((status = 200, body = SpaceForecast), ReadProblems)
+)]
+pub(crate) async fn forecast(State(server): State<Server>) -> Result<Json<SpaceForecast>, Failure> {
+    Ok(Json(server.array.space_forecast()?))
 }
 
 /// Show how much of the pool's space the volumes of a consistency group use together
