@@ -449,6 +449,7 @@ impl Bench {
             fill: false,
             preread: false,
             verify: false,
+            pages: false,
             ledger: None,
             fua: false,
             seed: 1,

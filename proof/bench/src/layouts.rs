@@ -215,6 +215,7 @@ fn spec(options: &Options, serving: &Serving<'_>, rw: Pattern, fill: bool) -> Sp
         fill,
         preread: false,
         verify: false,
+        pages: false,
         ledger: None,
         fua: false,
         seed: 1,

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::ledger::{self, Extent, Ledger};
+use crate::pages::Pages;
 use crate::proc;
 use crate::source::{Contents, Run, Sweep, Verified};
 use crate::stats::{Latencies, Side};
@@ -98,6 +99,9 @@ pub(crate) struct Spec {
     /// Stamp what is written with address, version and checksum; check every read; read all back afterwards.
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Write what looks like pages of a database table, which compresses, no two alike; by default hardly more than zeroes.
+    #[arg(long, conflicts_with = "verify")]
+    pub(crate) pages: bool,
     /// Save what was written where, for a later `quoin-bench verify`. Needs --verify.
     #[arg(long, requires = "verify", value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
@@ -208,9 +212,10 @@ impl Worker {
             blocks,
             seed: spec.seed,
         };
-        let rng = Rng::new(spec.seed << 16 | u64::from(spec.session + number));
+        let mut rng = Rng::new(spec.seed << 16 | u64::from(spec.session + number));
         let ledger = spec.verify.then(|| Ledger::new(extent));
-        let contents = Contents { ledger, verified: Verified::default(), rng };
+        let pages = spec.pages.then(|| Pages::new(&mut rng));
+        let contents = Contents { ledger, pages, verified: Verified::default(), rng };
         Ok(Worker { connection, capacity, extent, contents, latencies: Latencies::new() })
     }
 
@@ -365,7 +370,8 @@ pub(crate) fn verify(at: &At, path: &std::path::Path) -> Result<Verified> {
     for (number, ledger) in ledger::load(path)?.into_iter().enumerate() {
         let (connection, capacity) = Worker::open(&at.endpoint(), number as u16)?;
         let extent = ledger.extent;
-        let contents = Contents { ledger: Some(ledger), verified: Verified::default(), rng: Rng::new(0) };
+        let contents =
+            Contents { ledger: Some(ledger), pages: None, verified: Verified::default(), rng: Rng::new(0) };
         let mut worker = Worker { connection, capacity, extent, contents, latencies: Latencies::new() };
         worker.sweep(false, SWEEP_BYTES).context("while verifying")?;
         verified.add(&worker.contents.verified);

@@ -18,11 +18,13 @@ mod machine;
 mod markdown;
 mod matrix;
 mod nbdkit;
+mod pages;
 mod pressure;
 mod proc;
 mod process;
 mod quoin;
 mod recovery;
+mod reduction;
 mod report;
 mod result;
 mod sample;
@@ -93,6 +95,11 @@ enum Command {
     /// Examples: quoin-bench layouts; quoin-bench layouts --dir /dev/shm --layouts mirror,raid5,raid6,6+2 --rounds 5
     #[command(verbatim_doc_comment)]
     Layouts(layouts::Options),
+    /// What compression and deduplication cost hosts, and what they save, on what looks like pages of a database.
+    ///
+    /// Examples: quoin-bench reduction; quoin-bench reduction --rounds 5 --seconds 20 -o json
+    #[command(verbatim_doc_comment)]
+    Reduction(reduction::Options),
     /// What snapshots cost hosts: while one is taken, when source, snapshot and the end of a long chain are used, and while
     /// one is deleted; exits with 1 if it is more than it may be.
     ///
@@ -154,6 +161,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Pressure(options) => pressure::run(&options),
         Command::Recovery(options) => recovery::run(&options),
         Command::Layouts(options) => layouts::run(&options),
+        Command::Reduction(options) => reduction::run(&options),
         Command::Snapshots(part) => snapshots::run(&part),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::ledger::{Extent, Ledger};
 use crate::load::Pattern;
+use crate::pages::Pages;
 use crate::stats::Latencies;
 use quoin_initiator::{Io, Next, Rng, Source};
 
@@ -33,6 +34,7 @@ impl Verified {
 /// What writes carry and reads must return.
 pub(crate) struct Contents {
     pub(crate) ledger: Option<Ledger>,
+    pub(crate) pages: Option<Pages>,
     pub(crate) verified: Verified,
     pub(crate) rng: Rng,
 }
@@ -40,9 +42,12 @@ pub(crate) struct Contents {
 impl Contents {
     /// Unique contents, so that nothing on the way can shorten them; stamped if they are to be verified.
     fn fill(&mut self, io: Io, data: &mut [u8]) {
-        match &mut self.ledger {
-            Some(ledger) => ledger.stamp(io.offset, data),
-            None => data.chunks_mut(512).step_by(8).for_each(|sector| self.rng.fill(&mut sector[..16])),
+        match (&mut self.ledger, &mut self.pages) {
+            (Some(ledger), _) => ledger.stamp(io.offset, data),
+            (None, Some(pages)) => pages.fill(&mut self.rng, data),
+            (None, None) => {
+                data.chunks_mut(512).step_by(8).for_each(|sector| self.rng.fill(&mut sector[..16]))
+            }
         }
     }
 

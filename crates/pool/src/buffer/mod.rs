@@ -329,6 +329,22 @@ impl Buffer {
         }
     }
 
+    /// Charges a block that was waived: what it leads to from now on stays when it is overwritten.
+    pub(crate) fn charge_waived(&self, key: BlockKey) {
+        let mut shard = self.shard(key);
+        if let Some(block) = shard.blocks.get_mut(&key) {
+            self.end_waiver(block);
+        }
+    }
+
+    fn end_waiver(&self, block: &mut BlockBuffer) {
+        if block.charge == Charge::Waived {
+            block.charge = Charge::Block;
+            self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
+            self.usage.waived_blocks.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// About `count` of the oldest blocks, as far as they are hardened, none that came in from `before` on, and none of
     /// the layers in `but`. The shard with the oldest block gives a region's worth, then the next: neighbours that came
     /// in together leave together. A block that was wholly overwritten since it came in goes back to the end of the queue.
@@ -421,10 +437,8 @@ impl Buffer {
         match block.fragments.iter().map(|e| e.sequence).min() {
             Some(oldest) => {
                 // What was below may have changed with what was destaged.
-                if block.charge == Charge::Waived && !planted(Bug::KeepWaived) {
-                    block.charge = Charge::Block;
-                    self.usage.charged_blocks.fetch_add(1, Ordering::Relaxed);
-                    self.usage.waived_blocks.fetch_sub(1, Ordering::Relaxed);
+                if !planted(Bug::KeepWaived) {
+                    self.end_waiver(block);
                 }
                 shard.queue.push_back((oldest, taken.key));
             }

@@ -169,6 +169,23 @@ fn what_is_put_back_lets_all_others_have_a_turn() {
 }
 
 #[test]
+fn a_block_that_comes_to_be_shared_while_it_is_destaged_is_charged_until_it_leaves() {
+    let (buffer, batch) = (Buffer::new(BLOCK_BYTES), Batch::recovered());
+    let mut shard = buffer.shard(key(0));
+    buffer.insert(&mut shard, Sequence(1), &batch, pieces(0..1));
+    buffer.waive(&mut shard, &[key(0)]);
+    drop(shard);
+    assert_eq!((buffer.charged_blocks(), buffer.waived_by_now()), (0, 1));
+    let taken = buffer.take_oldest(1, Sequence(9), &BTreeSet::new());
+    assert!(taken[0].is_waived);
+    buffer.charge_waived(key(0));
+    buffer.charge_waived(key(7));
+    assert_eq!((buffer.charged_blocks(), buffer.waived_by_now()), (1, 0));
+    buffer.evict(taken.iter());
+    assert_eq!((buffer.charged_blocks(), buffer.waived_by_now()), (0, 0));
+}
+
+#[test]
 fn a_charged_block_may_come_unless_it_is_stuck_as_it_is() {
     let (buffer, batch) = (Buffer::new(BLOCK_BYTES), Batch::recovered());
     let insert = |sequence, block: u64| {

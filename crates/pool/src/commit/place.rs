@@ -37,6 +37,16 @@ pub(super) enum Placement {
     Repeated,
 }
 
+impl Placement {
+    /// Whether overwriting it takes space: others have the block, too.
+    pub(super) fn is_lent(&self) -> bool {
+        match self {
+            Self::New(place, _) => place.info.is_lent(),
+            Self::Shared | Self::Repeated => true,
+        }
+    }
+}
+
 /// Contents that a batch brings, by fingerprint and how the segments of each are tagged: the block, and how often it is there.
 type Brought = HashMap<(Fingerprint, Option<Layout>), (BlockNumber, u32), FxBuildHasher>;
 

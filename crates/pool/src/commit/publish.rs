@@ -66,6 +66,11 @@ impl Committer {
         assert_eq!(batch.len(), places.len(), "every block of a batch has its place, or needs none");
         let mut leaf = LastLeaf::default();
         for (i, (composed, place)) in batch.iter().zip(places).enumerate() {
+            let is_lent = place.is_some_and(|placed| placed.is.is_lent());
+            if composed.taken.is_waived && is_lent {
+                // NOTE: before the space is counted that the block gives back. A host may be writing it again.
+                self.slice.buffer.charge_waived(composed.taken.key);
+            }
             if let Some(layer) = &composed.layer {
                 self.publish(layer, composed, *place, &mut leaf).await?;
             }

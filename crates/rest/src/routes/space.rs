@@ -28,8 +28,10 @@ pub(crate) async fn pool(State(server): State<Server>) -> Result<Json<PoolSpace>
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HistoryFilters {
-    /// Only samples from this moment on, in milliseconds since 1970.
-    since_ms: Option<u64>,
+    /// Only samples from this moment on, in milliseconds since the Unix epoch.
+    #[serde(default, deserialize_with = "quoin_api::int64")]
+    #[param(required = false, minimum = 0)]
+    since_ms: u64,
     /// Samples of each hour where they are kept, instead of the last of each day.
     #[serde(default)]
     hourly: bool,
@@ -45,7 +47,7 @@ pub(crate) async fn history(
     State(server): State<Server>,
     List { filters: HistoryFilters { since_ms, hourly }, page }: List<HistoryFilters>,
 ) -> Result<Response, Failure> {
-    let samples = server.array.space_history(since_ms.unwrap_or_default(), hourly)?;
+    let samples = server.array.space_history(since_ms, hourly)?;
     page.of(samples, |sample| sample.at_ms.to_string())
 }
 
@@ -68,7 +70,7 @@ pub(crate) async fn group(
     State(server): State<Server>,
     Path(name): Path<String>,
 ) -> Result<Json<VolumeSpace>, Failure> {
-    Ok(Json(server.array.group_space(&name).await?))
+    Ok(Json(server.change(async move |array| array.group_space(&name).await).await?))
 }
 
 /// Show how much of the pool's space a volume uses, and what deleting it frees
@@ -81,5 +83,5 @@ pub(crate) async fn volume(
     State(server): State<Server>,
     Path(name): Path<String>,
 ) -> Result<Json<VolumeSpace>, Failure> {
-    Ok(Json(server.array.volume_space(&name).await?))
+    Ok(Json(server.change(async move |array| array.volume_space(&name).await).await?))
 }

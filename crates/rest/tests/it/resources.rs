@@ -276,7 +276,7 @@ fn what_a_volume_has_is_reduced_as_a_job_if_it_is_set_so() {
     assert_eq!(lab.post(VOLUMES, &volume("v1")).status, 201);
     let reduce = |name: &str| lab.post(&format!("{VOLUMES}/{name}/reduce"), &json!({}));
     let refused = reduce("v1");
-    is_problem(&refused, 422, "invalid");
+    is_problem(&refused, 409, "not-reduced");
     assert!(refused.body["next"].as_str().unwrap().contains("set --compression or --dedup first"));
     is_problem(&reduce("v9"), 404, "not-found");
     let set = send(&lab, "PATCH", &format!("{VOLUMES}/v1"), &json!({ "deduplication": "on" }), &[]);

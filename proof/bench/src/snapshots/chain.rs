@@ -282,6 +282,7 @@ fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, see
         fill: false,
         preread: access == Access::CachedReads,
         verify: false,
+        pages: false,
         ledger: None,
         fua: false,
         seed,
