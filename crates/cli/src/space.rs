@@ -110,7 +110,7 @@ fn forecast_text(forecast: &SpaceForecast) -> String {
     let free = size_text(forecast.free_bytes);
     match (forecast.growth_bytes_day, forecast.full_in_s) {
         (None, _) => {
-            format!("no forecast yet: it takes samples of a day at least, and there are some of {over}")
+            format!("no forecast yet: the array has watched for {over}, and a forecast takes a day")
         }
         (Some(growth), Some(full_in_s)) => format!(
             "use grew by {} a day over {over}; if it goes on, the {free} that are free last {}",

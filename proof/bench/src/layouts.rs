@@ -13,9 +13,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::load::{Pattern, Report, Spec};
-use crate::markdown::{finish, table};
 use crate::quoin::{Array, Engine, Serving, binary, number};
-use crate::stats::median;
+use crate::turns::{Column, compared};
 use crate::{Output, machine};
 
 /// Less than the data takes, so that reads come from drives.
@@ -94,13 +93,7 @@ struct OfLayout {
     turns: Vec<Turn>,
 }
 
-/// A figure of a layout, for the table.
-struct Column {
-    name: &'static str,
-    of: fn(&Turn) -> f64,
-}
-
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column<Turn>; 15] = [
     Column { name: "write IOPS", of: |turn| turn.write_iops },
     Column { name: "p99 µs", of: |turn| turn.write_p99_us },
     Column { name: "CPU µs a write", of: |turn| turn.write_cpu_us },
@@ -271,17 +264,6 @@ fn show(options: &Options, all: &[OfLayout]) {
         "\n{} drives, emulated: {}; medians of {} rounds, in brackets the median ratio to {} in the same round\n",
         options.drives, options.emulate, options.rounds, all[0].layout
     );
-    let header: Vec<&str> = ["layout"].into_iter().chain(COLUMNS.iter().map(|column| column.name)).collect();
-    let mut rows = table(&header);
-    for of in all {
-        let mut row = vec![of.layout.clone()];
-        for column in &COLUMNS {
-            let middle = median(of.turns.iter().map(column.of));
-            let ratios = of.turns.iter().zip(&all[0].turns).filter(|(_, first)| (column.of)(first) > 0.0);
-            let ratio = median(ratios.map(|(turn, first)| (column.of)(turn) / (column.of)(first)));
-            row.push(format!("{middle:.0} ({ratio:.2})"));
-        }
-        rows.add_row(row);
-    }
-    println!("{}", finish(rows, &[0]));
+    let all: Vec<_> = all.iter().map(|of| (of.layout.as_str(), &of.turns[..])).collect();
+    println!("{}", compared("layout", &COLUMNS, &all));
 }

@@ -33,6 +33,7 @@ mod snapshots;
 mod source;
 mod stats;
 mod tgtd;
+mod turns;
 mod units;
 
 use std::path::{Path, PathBuf};

@@ -8,9 +8,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::load::{Pattern, Report, Spec};
-use crate::markdown::{finish, table};
 use crate::quoin::{Array, Serving, VOLUME, binary};
-use crate::stats::median;
+use crate::turns::{Column, compared};
 use crate::{Output, machine};
 
 /// What is measured: a name, and how the volume is set.
@@ -77,13 +76,7 @@ struct OfWay {
     turns: Vec<Turn>,
 }
 
-/// A figure of a way, for the table.
-struct Column {
-    name: &'static str,
-    of: fn(&Turn) -> f64,
-}
-
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column<Turn>; 9] = [
     Column { name: "write IOPS", of: |turn| turn.write_iops },
     Column { name: "p99 µs", of: |turn| turn.write_p99_us },
     Column { name: "CPU µs a write", of: |turn| turn.write_cpu_us },
@@ -189,19 +182,6 @@ fn show(options: &Options, all: &[OfWay]) {
         "\n8 KiB, {} in flight, medians of {} rounds, in brackets the median ratio to off in the same round\n",
         options.depth, options.rounds
     );
-    let header: Vec<&str> =
-        ["reduction"].into_iter().chain(COLUMNS.iter().map(|column| column.name)).collect();
-    let mut rows = table(&header);
-    for of in all {
-        let mut row = vec![of.way.clone()];
-        for column in &COLUMNS {
-            let middle = median(of.turns.iter().map(column.of));
-            let ratios = of.turns.iter().zip(&all[0].turns).filter(|(_, first)| (column.of)(first) > 0.0);
-            let ratio = median(ratios.map(|(turn, first)| (column.of)(turn) / (column.of)(first)));
-            let digits = usize::from(middle < 100.0);
-            row.push(format!("{middle:.digits$} ({ratio:.2})"));
-        }
-        rows.add_row(row);
-    }
-    println!("{}", finish(rows, &[0]));
+    let all: Vec<_> = all.iter().map(|of| (of.way.as_str(), &of.turns[..])).collect();
+    println!("{}", compared("reduction", &COLUMNS, &all));
 }
