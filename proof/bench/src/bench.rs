@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 
 use crate::files::{self, write_noise};
+use crate::filler::Carry;
 use crate::load::{self, Pattern, Spec};
 use crate::long::{self, Parts};
 use crate::matrix::{Before, Data, MIX, Row, Target, Work};
@@ -442,6 +443,7 @@ impl Bench {
             bs: 8 << 10,
             depth: 32,
             mix: MIX,
+            rate: None,
             seconds: self.plan.seconds,
             warmup: 0.2,
             sessions: 1,
@@ -449,7 +451,7 @@ impl Bench {
             fill: false,
             preread: false,
             verify: false,
-            pages: false,
+            carry: Carry::Stamps,
             ledger: None,
             fua: false,
             seed: 1,

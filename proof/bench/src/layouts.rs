@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Serialize;
 
+use crate::filler::Carry;
 use crate::load::{Pattern, Report, Spec};
 use crate::quoin::{Array, Engine, Serving, binary, number};
 use crate::turns::{Column, compared};
@@ -201,6 +202,7 @@ fn spec(options: &Options, serving: &Serving<'_>, rw: Pattern, fill: bool) -> Sp
         bs,
         depth,
         mix: 0,
+        rate: None,
         seconds: if fill { 0.1 } else { options.seconds },
         warmup: if fill { 0.0 } else { 1.0 },
         sessions: 1,
@@ -208,7 +210,7 @@ fn spec(options: &Options, serving: &Serving<'_>, rw: Pattern, fill: bool) -> Sp
         fill,
         preread: false,
         verify: false,
-        pages: false,
+        carry: Carry::Stamps,
         ledger: None,
         fua: false,
         seed: 1,

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::filler::{Carry, Filler};
 use crate::ledger::{self, Extent, Ledger};
-use crate::pages::Pages;
 use crate::proc;
-use crate::source::{Contents, Run, Sweep, Verified};
+use crate::source::{Contents, Pace, Run, Sweep, Verified};
 use crate::stats::{Latencies, Side};
 use quoin_initiator::{self as initiator, Capacity, Connection, Endpoint, Rng, Shape};
 
@@ -78,6 +78,10 @@ pub(crate) struct Spec {
     /// Share of reads in `randrw`, in percent.
     #[arg(long, default_value_t = 70, value_parser = clap::value_parser!(u64).range(0..=100))]
     pub(crate) mix: u64,
+    /// Transfers a second over all sessions, at equal distances; one that starts late counts from when it was due. As many
+    /// as there are by default.
+    #[arg(long, value_name = "IOPS")]
+    pub(crate) rate: Option<f64>,
     /// Length of the measurement.
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,
@@ -99,9 +103,9 @@ pub(crate) struct Spec {
     /// Stamp what is written with address, version and checksum; check every read; read all back afterwards.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// Write what looks like pages of a database table, which compresses, no two alike; by default hardly more than zeroes.
-    #[arg(long, conflicts_with = "verify")]
-    pub(crate) pages: bool,
+    /// What writes carry, unless it is to be verified.
+    #[arg(long, value_enum, default_value = "stamps", conflicts_with = "verify")]
+    pub(crate) carry: Carry,
     /// Save what was written where, for a later `quoin-bench verify`. Needs --verify.
     #[arg(long, requires = "verify", value_name = "FILE")]
     pub(crate) ledger: Option<PathBuf>,
@@ -214,8 +218,8 @@ impl Worker {
         };
         let mut rng = Rng::new(spec.seed << 16 | u64::from(spec.session + number));
         let ledger = spec.verify.then(|| Ledger::new(extent));
-        let pages = spec.pages.then(|| Pages::new(&mut rng));
-        let contents = Contents { ledger, pages, verified: Verified::default(), rng };
+        let filler = Filler::new(spec.carry, &mut rng);
+        let contents = Contents { ledger, filler, verified: Verified::default(), rng };
         Ok(Worker { connection, capacity, extent, contents, latencies: Latencies::new() })
     }
 
@@ -243,6 +247,10 @@ impl Worker {
             cursor: 0,
             from,
             until,
+            pace: spec.rate.map(|rate| Pace {
+                next: Instant::now(),
+                every: Duration::from_secs_f64(f64::from(spec.sessions) / rate),
+            }),
             latencies: &mut self.latencies,
         };
         let shape = Shape {
@@ -272,6 +280,10 @@ fn check(spec: &Spec) -> Result<()> {
         spec.bs
     );
     ensure!(spec.depth > 0 && spec.sessions > 0, "--depth and --sessions must be at least 1");
+    ensure!(
+        spec.rate.is_none_or(|rate| (0.01..=1e9).contains(&rate)),
+        "--rate must be a number of transfers a second"
+    );
     ensure!(spec.seconds > 0.0 && spec.warmup >= 0.0, "--seconds must be above 0 and --warmup not below");
     Ok(())
 }
@@ -370,8 +382,8 @@ pub(crate) fn verify(at: &At, path: &std::path::Path) -> Result<Verified> {
     for (number, ledger) in ledger::load(path)?.into_iter().enumerate() {
         let (connection, capacity) = Worker::open(&at.endpoint(), number as u16)?;
         let extent = ledger.extent;
-        let contents =
-            Contents { ledger: Some(ledger), pages: None, verified: Verified::default(), rng: Rng::new(0) };
+        let (ledger, filler) = (Some(ledger), Filler::Stamps);
+        let contents = Contents { ledger, filler, verified: Verified::default(), rng: Rng::new(0) };
         let mut worker = Worker { connection, capacity, extent, contents, latencies: Latencies::new() };
         worker.sweep(false, SWEEP_BYTES).context("while verifying")?;
         verified.add(&worker.contents.verified);

@@ -9,6 +9,7 @@ mod bench;
 mod compare;
 mod drive;
 mod files;
+mod filler;
 mod idle;
 mod layouts;
 mod ledger;
@@ -28,6 +29,7 @@ mod reduction;
 mod report;
 mod result;
 mod sample;
+mod savings;
 mod served;
 mod snapshots;
 mod source;
@@ -101,6 +103,11 @@ enum Command {
     /// Examples: quoin-bench reduction; quoin-bench reduction --rounds 5 --seconds 20 -o json
     #[command(verbatim_doc_comment)]
     Reduction(reduction::Options),
+    /// What compression saves on your own data, beside what the codecs could save at best, btrfs and qcow2; as root.
+    ///
+    /// Examples: quoin-bench savings database.img; quoin-bench savings --alone --layouts mirror database.img text.img
+    #[command(verbatim_doc_comment)]
+    Savings(savings::Options),
     /// What snapshots cost hosts: while one is taken, when source, snapshot and the end of a long chain are used, and while
     /// one is deleted; exits with 1 if it is more than it may be.
     ///
@@ -163,6 +170,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Recovery(options) => recovery::run(&options),
         Command::Layouts(options) => layouts::run(&options),
         Command::Reduction(options) => reduction::run(&options),
+        Command::Savings(options) => savings::run(&options),
         Command::Snapshots(part) => snapshots::run(&part),
         Command::Tgtd { file, store } => {
             let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -4,6 +4,8 @@ use quoin_initiator::Rng;
 
 const PAGE_BYTES: usize = 8192;
 const ROW_BYTES: usize = 128;
+/// Random letters in a row: with so many LZ4 has of a page what it has of one of a TPC-C database, a third.
+const LETTERS: usize = 8;
 /// Pages that others are made from.
 const TEMPLATES: usize = 64;
 const WORDS: [&str; 16] = [
@@ -61,7 +63,7 @@ fn template(rng: &mut Rng) -> Vec<u8> {
         page.extend_from_slice(&[0; 4]);
         let mut word = || WORDS[rng.below(WORDS.len() as u64) as usize];
         page.extend_from_slice(format!("{:<12}{:<16}", word(), word()).as_bytes());
-        page.extend((0..32).map(|_| b'a' + rng.below(26) as u8));
+        page.extend((0..LETTERS).map(|_| b'a' + rng.below(26) as u8));
         page.resize(page.len().next_multiple_of(ROW_BYTES), b' ');
     }
     page

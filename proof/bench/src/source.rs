@@ -1,13 +1,13 @@
 //! Where transfers come from: a sweep over the working set, or the measured load; and what they carry.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::filler::Filler;
 use crate::ledger::{Extent, Ledger};
 use crate::load::Pattern;
-use crate::pages::Pages;
 use crate::stats::Latencies;
 use quoin_initiator::{Io, Next, Rng, Source};
 
@@ -34,20 +34,17 @@ impl Verified {
 /// What writes carry and reads must return.
 pub(crate) struct Contents {
     pub(crate) ledger: Option<Ledger>,
-    pub(crate) pages: Option<Pages>,
+    pub(crate) filler: Filler,
     pub(crate) verified: Verified,
     pub(crate) rng: Rng,
 }
 
 impl Contents {
-    /// Unique contents, so that nothing on the way can shorten them; stamped if they are to be verified.
+    /// What a write carries; stamped if it is to be verified.
     fn fill(&mut self, io: Io, data: &mut [u8]) {
-        match (&mut self.ledger, &mut self.pages) {
-            (Some(ledger), _) => ledger.stamp(io.offset, data),
-            (None, Some(pages)) => pages.fill(&mut self.rng, data),
-            (None, None) => {
-                data.chunks_mut(512).step_by(8).for_each(|sector| self.rng.fill(&mut sector[..16]))
-            }
+        match &mut self.ledger {
+            Some(ledger) => ledger.stamp(io.offset, data),
+            None => self.filler.fill(&mut self.rng, data),
         }
     }
 
@@ -118,7 +115,24 @@ pub(crate) struct Run<'a> {
     pub(crate) cursor: u64,
     pub(crate) from: Instant,
     pub(crate) until: Instant,
+    /// When transfers are due; as soon as others end if there is none.
+    pub(crate) pace: Option<Pace>,
     pub(crate) latencies: &'a mut Latencies,
+}
+
+/// Transfers at equal distances. One that is started late is counted from when it was due.
+pub(crate) struct Pace {
+    pub(crate) next: Instant,
+    pub(crate) every: Duration,
+}
+
+impl Pace {
+    /// The time of a transfer that is due; the next one is due later.
+    fn take(&mut self) -> Instant {
+        let due = self.next;
+        self.next += self.every;
+        due
+    }
 }
 
 impl Run<'_> {
@@ -146,11 +160,16 @@ impl Source for Run<'_> {
         if now >= self.until {
             return Next::Done;
         }
+        if let Some(pace) = &self.pace
+            && now < pace.next
+        {
+            return Next::NotBefore(pace.next.min(self.until));
+        }
         for _ in 0..64 {
             let io = self.pick();
             if self.contents.reserve(io) {
                 self.cursor += 1;
-                return Next::Start(io);
+                return self.pace.as_mut().map_or(Next::Start(io), |pace| Next::Overdue(io, pace.take()));
             }
         }
         Next::Wait

@@ -17,6 +17,7 @@ mod label;
 mod mutate;
 mod nbd;
 mod negotiation;
+mod packed;
 mod pdu;
 mod pool;
 mod ram;
@@ -57,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     catalog::CATALOG,
     pool::JOURNAL,
     pool::IMAGE,
+    packed::PACKED,
     json::BODIES,
     config::FILE,
 ];

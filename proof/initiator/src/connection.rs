@@ -3,7 +3,7 @@
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -240,7 +240,7 @@ impl Connection {
         let mut body = Vec::new();
         while found.is_none() {
             self.flush::<&[u8]>(&[])?;
-            if self.wait_for_input()? {
+            if self.wait_for_input(None)? {
                 self.receive(|_, header, event| {
                     match event {
                         Event::Data { bytes, .. } => body.extend_from_slice(bytes),
@@ -261,14 +261,17 @@ impl Connection {
         self.sender.flush(&self.socket, slots).context("the connection broke while sending")
     }
 
-    /// Waits until there is something to read (true) or room to send more (false).
-    pub(crate) fn wait_for_input(&self) -> Result<bool> {
-        if self.sender.is_empty() {
+    /// Waits until there is something to read (true), or there is room to send more or that time has come (false).
+    pub(crate) fn wait_for_input(&self, until: Option<Instant>) -> Result<bool> {
+        if self.sender.is_empty() && until.is_none() {
             return Ok(true); // the read itself blocks
         }
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::OUT)];
-        let limit = Timespec { tv_sec: SILENCE_LIMIT.as_secs() as i64, tv_nsec: 0 };
+        let out = if self.sender.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN | out)];
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let limit = Timespec::try_from(left.unwrap_or(SILENCE_LIMIT))?;
         match poll(&mut fds, Some(&limit)) {
+            Ok(0) if until.is_some() => Ok(false),
             Ok(0) => bail!("the target neither took nor sent a byte for {} s", SILENCE_LIMIT.as_secs()),
             Ok(_) => Ok(!fds[0].revents().difference(PollFlags::OUT).is_empty()),
             Err(Errno::INTR) => Ok(false),

@@ -1,6 +1,7 @@
 //! Keeps a number of transfers in flight on one session until their source runs dry.
 //!
-//! Closed loop: one wake-up reads what has come, completes it, starts as many new commands, sends them together.
+//! Closed loop: one wake-up reads what has come, completes it, starts as many new commands, sends them together. A source
+//! may also say when transfers are due; their time counts from then.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -25,6 +26,10 @@ pub struct Io {
 pub enum Next {
     /// This transfer.
     Start(Io),
+    /// This transfer, which was due at that time already.
+    Overdue(Io, Instant),
+    /// Nothing before that time.
+    NotBefore(Instant),
     /// Nothing until one in flight has completed.
     Wait,
     /// Nothing any more.
@@ -77,6 +82,8 @@ struct Engine<'a> {
     turned_away: VecDeque<usize>,
     sense: Vec<u8>,
     source: &'a mut dyn Source,
+    /// When the next transfer is due, if the source told.
+    next_due: Option<Instant>,
 }
 
 /// Runs `source` dry.
@@ -90,7 +97,15 @@ pub fn run(connection: &mut Connection, source: &mut dyn Source, shape: Shape) -
         })
         .collect();
     let free = (0..shape.depth).rev().collect();
-    let mut engine = Engine { shape, slots, free, turned_away: VecDeque::new(), sense: Vec::new(), source };
+    let mut engine = Engine {
+        shape,
+        slots,
+        free,
+        turned_away: VecDeque::new(),
+        sense: Vec::new(),
+        source,
+        next_due: None,
+    };
     let mut now = Instant::now();
     loop {
         let done = engine.start(&mut connection.sender, now)?;
@@ -98,13 +113,15 @@ pub fn run(connection: &mut Connection, source: &mut dyn Source, shape: Shape) -
             return Ok(());
         }
         connection.flush(&engine.slots)?;
-        if connection.wait_for_input()? {
+        if connection.wait_for_input(engine.next_due)? {
             let mut arrived = None;
             connection.receive(|sender, header, event| {
                 let now = *arrived.get_or_insert_with(Instant::now);
                 engine.take(sender, header, event, now)
             })?;
             now = arrived.unwrap_or_else(Instant::now);
+        } else if engine.next_due.is_some() {
+            now = Instant::now();
         }
     }
 }
@@ -112,18 +129,16 @@ pub fn run(connection: &mut Connection, source: &mut dyn Source, shape: Shape) -
 impl Engine<'_> {
     /// Starts all that may start; true when the source is dry.
     fn start(&mut self, sender: &mut Sender, now: Instant) -> Result<bool> {
+        self.next_due = None;
         while let Some(&slot) = self.free.last()
             && sender.window_is_open()
         {
-            match self.source.next(now) {
-                Next::Start(io) => {
-                    self.free.pop();
-                    let entry = &mut self.slots[slot];
-                    if io.write {
-                        self.source.fill(io, &mut entry.data[..io.len as usize]);
-                    }
-                    (entry.io, entry.started) = (Some(io), now);
-                    self.send(sender, slot, io);
+            let (io, started) = match self.source.next(now) {
+                Next::Start(io) => (io, now),
+                Next::Overdue(io, due) => (io, due),
+                Next::NotBefore(due) => {
+                    self.next_due = Some(due);
+                    return Ok(false);
                 }
                 Next::Wait => {
                     ensure!(
@@ -133,7 +148,14 @@ impl Engine<'_> {
                     return Ok(false);
                 }
                 Next::Done => return Ok(true),
+            };
+            self.free.pop();
+            let entry = &mut self.slots[slot];
+            if io.write {
+                self.source.fill(io, &mut entry.data[..io.len as usize]);
             }
+            (entry.io, entry.started) = (Some(io), started);
+            self.send(sender, slot, io);
         }
         Ok(false)
     }

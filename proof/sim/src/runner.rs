@@ -30,7 +30,7 @@ pub struct Outcome<T> {
 #[derive(clap::Args, Clone, Debug)]
 pub struct SeedArgs {
     /// How many seeds.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 300)]
     pub seeds: u64,
     /// The first seed.
     #[arg(long, visible_alias = "first", default_value_t = 0)]

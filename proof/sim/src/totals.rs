@@ -112,6 +112,8 @@ crate::figures! {
         compressed_blocks,
         /// Blocks of compressed volumes that were stored as they are.
         incompressible_blocks,
+        /// Blocks of compressed volumes that there was no time to compress.
+        hasty_blocks,
         /// Blocks that were compressed when they were moved.
         recompressed_blocks,
         /// Writes that were slowed down.
@@ -186,6 +188,7 @@ impl Totals {
         self.deduplicated_blocks += stats.deduplicated_blocks;
         self.compressed_blocks += stats.compressed_blocks;
         self.incompressible_blocks += stats.incompressible_blocks;
+        self.hasty_blocks += stats.not_compressed_blocks;
         self.recompressed_blocks += stats.recompressed_blocks;
         self.beside_checkpoints += stats.destaged_beside_checkpoints;
         self.carried_records += stats.carried_records;

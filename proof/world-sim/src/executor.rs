@@ -15,7 +15,7 @@ use std::{
     collections::BTreeMap,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic},
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
@@ -107,6 +107,7 @@ pub struct SimWorld {
     seed: u64,
     options: SimOptions,
     state: Mutex<State>,
+    offload_times: atomic::AtomicU64,
 }
 
 struct State {
@@ -238,7 +239,18 @@ impl SimWorld {
             next_number: 0,
             disks: Vec::new(),
         };
-        Arc::new_cyclic(|me| SimWorld { me: me.clone(), seed, options, state: Mutex::new(state) })
+        Arc::new_cyclic(|me| SimWorld {
+            me: me.clone(),
+            seed,
+            options,
+            state: Mutex::new(state),
+            offload_times: atomic::AtomicU64::new(1),
+        })
+    }
+
+    /// Workers take so many times as long from here on.
+    pub fn slow_workers(&self, times: u64) {
+        self.offload_times.store(times, atomic::Ordering::Relaxed);
     }
 
     /// A new disk of zeroes. It outlives power cuts.
@@ -571,6 +583,7 @@ impl World for SimWorld {
             return job();
         }
         let waits_ns = self.state.lock().scheduler.random_range(0..LONGEST_OFFLOAD_NS);
+        let waits_ns = waits_ns * self.offload_times.load(atomic::Ordering::Relaxed);
         let waits = self.sleep(Duration::from_nanos(waits_ns));
         self.spawn(
             Thread::Background,

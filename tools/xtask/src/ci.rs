@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use std::process::Command;
 
 /// Seeds of the simulation in CI; a soak runs many more.
-const SEEDS: u32 = 150;
+const SEEDS: u32 = 300;
 /// Of these, from the same first one on, again with a metadata budget far below what there is.
 const LITTLE_RAM_SEEDS: &str = "60";
 

@@ -18,18 +18,31 @@ pub(super) struct Effort {
     owed: u32,
     /// When the last batch was composed.
     composed_at: Nanos,
+    /// When there was no time for all of it last.
+    lacked_at: Option<Nanos>,
 }
+
+/// What was stored plain is packed when there was time for all that came since, for so long.
+const QUIET: Duration = Duration::from_secs(5);
 
 impl Effort {
     /// All is packed, from now on.
     pub(super) fn new(now: Nanos) -> Self {
-        Self { share: PARTS, owed: 0, composed_at: now }
+        Self { share: PARTS, owed: 0, composed_at: now, lacked_at: None }
     }
 
     /// A batch is composed now, and destage waited for that so long. `is_slowed`: writers wait for room.
     pub(super) fn composed(&mut self, now: Nanos, waited: Duration, is_slowed: bool) {
         let took = now.since(std::mem::replace(&mut self.composed_at, now));
         self.note(is_slowed, waited, took);
+        if self.share < PARTS {
+            self.lacked_at = Some(now);
+        }
+    }
+
+    /// Whether there has been time for all of it lately.
+    pub(super) fn has_time(&self, now: Nanos) -> bool {
+        self.lacked_at.is_none_or(|at| now.since(at) >= QUIET)
     }
 
     /// Takes over what a batch took in all, and for how much of that destage waited for it to be composed.
@@ -85,5 +98,18 @@ mod tests {
         assert_eq!(packed_of(&mut effort, 160), 10);
         (0..PARTS).for_each(|_| effort.note(true, MS, 10 * MS));
         assert_eq!(packed_of(&mut effort, 100), 100);
+    }
+
+    #[test]
+    fn what_was_not_packed_waits_until_there_was_time_for_a_while() {
+        let at = |ms: u64| Nanos(ms * 1_000_000);
+        let mut effort = Effort::new(at(0));
+        effort.composed(at(10), MS, true);
+        assert!(effort.has_time(at(10)));
+        effort.composed(at(20), 9 * MS, true);
+        assert!(!effort.has_time(at(20)) && !effort.has_time(at(5019)) && effort.has_time(at(5020)));
+        // Less than all of the next one was packed, too.
+        effort.composed(at(30), MS, false);
+        assert!(!effort.has_time(at(5029)));
     }
 }

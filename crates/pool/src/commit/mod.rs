@@ -22,6 +22,7 @@ pub(crate) mod figures;
 mod flight;
 pub(crate) mod flips;
 pub(crate) mod gather;
+mod hasty;
 mod in_vain;
 mod learn;
 mod learning;

@@ -5,7 +5,7 @@ use crate::{
     bugs::{Bug, planted},
     commit::{
         committer::Committer,
-        composed::{Composed, Composition, Fresh, Shared},
+        composed::{Composed, Composition, Form, Fresh, Shared},
         slabs::Lack,
     },
     error::PoolError,
@@ -14,11 +14,11 @@ use crate::{
     maps::blocks::BlockPlace,
 };
 use hashbrown::HashMap;
-use quoin_base::{BlockNumber, LayerId, Layout};
+use quoin_base::{BlockNumber, Compression, LayerId, Layout};
 use quoin_reduction::Fingerprint;
 use quoin_world::atomic::Ordering;
 use rustc_hash::FxBuildHasher;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// A block number and what it stands for.
 #[derive(Clone, Copy)]
@@ -70,8 +70,7 @@ impl Committer {
         for (at, block) in composed.iter().enumerate() {
             // Only data needs a place in a row. What was placed has one, and what is shared has that of its source.
             let place = match &block.content {
-                Composition::Unmapped | Composition::Unread { .. } => None,
-                Composition::Kept => None,
+                Composition::Unmapped | Composition::Unread { .. } | Composition::Kept => None,
                 Composition::Shared(Shared { number, location, .. }) => {
                     if !location.is_none() {
                         self.note_tag_of(block, self.slice.segments.table.tag(location.segment()));
@@ -79,16 +78,17 @@ impl Committer {
                     Some(Placed { number: *number, is: Placement::Shared })
                 }
                 Composition::Placed { block: placed, number } => {
-                    self.note_tag_of(block, self.slice.segments.table.tag(placed.location.segment()));
+                    let location = placed.location;
+                    self.note_tag_of(block, self.slice.segments.table.tag(location.segment()));
+                    let is_compressed = |layer: &Arc<Layer>| layer.volume.compression() != Compression::Off;
+                    if block.layer.as_ref().is_some_and(is_compressed) {
+                        self.note_hasty(location);
+                    }
                     let info = BlockInfo::new(placed.crc, block.borne(), BlockInfo::PLAIN);
-                    let place = BlockPlace { location: placed.location, info };
-                    Some(Placed { number: *number, is: Placement::New(place, None) })
+                    let is = Placement::New(BlockPlace { location, info }, None);
+                    Some(Placed { number: *number, is })
                 }
-                Composition::Lost => {
-                    let info = BlockInfo::new(0, block.borne(), BlockInfo::LOST);
-                    let place = BlockPlace { location: Location(0), info };
-                    Some(Placed { number: self.take_block_number().await?, is: Placement::New(place, None) })
-                }
+                Composition::Lost => Some(self.place_lost(block).await?),
                 Composition::Data(fresh) => {
                     any_data = true;
                     let placed = self.place_fresh(block, fresh, &mut tag, &mut brought).await?;
@@ -114,6 +114,13 @@ impl Committer {
         count_repeated(&mut places, &brought);
         self.note_lack(any_data.then_some(lack));
         Ok((places, lack))
+    }
+
+    /// A number for a block of which nothing can be read.
+    async fn place_lost(&mut self, block: &Composed) -> Result<Placed, PoolError> {
+        let info = BlockInfo::new(0, block.borne(), BlockInfo::LOST);
+        let place = BlockPlace { location: Location(0), info };
+        Ok(Placed { number: self.take_block_number().await?, is: Placement::New(place, None) })
     }
 
     /// A place for a block; `None` if there is no slab for it. What the batch brings already has one.
@@ -150,6 +157,9 @@ impl Committer {
             return Ok(None);
         };
         self.rows.data.push_data(stored.clone());
+        if matches!(fresh.form, Form::Hasty) {
+            self.note_hasty(location);
+        }
         if let Some(fingerprint) = fresh.fingerprint {
             brought.insert((fingerprint, tag), (number, 1));
         }
@@ -171,6 +181,12 @@ impl Committer {
         if !planted(Bug::PublishAsPlaced) && layer.gets(tag, &layers) {
             layers.laid_out.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Notes that a block of a compressed volume is stored there as it is, to be packed later.
+    fn note_hasty(&mut self, location: Location) {
+        let slice = self.slice.clone();
+        self.reductions().hasty.note(&slice.segments.table, location.segment(), location.len_bytes());
     }
 
     fn note_tag_of(&self, block: &Composed, tag: Option<Layout>) {

@@ -1,6 +1,7 @@
-//! Reducing, on request, what a volume has: blocks that were stored before it was compressed or deduplicated, or in haste.
+//! Reducing, on request, what a volume has: blocks that were stored before it was compressed or deduplicated, or in haste. And
+//! packing, unasked, what was stored in haste since the pool was opened.
 //!
-//! Its layers are walked one after the other, from the volume's own to the oldest that it came from. A block that gets shorter is
+//! What was acknowledged before the request is destaged first. Then its layers are walked one after the other, from the volume's own to the oldest that it came from. A block that gets shorter is
 //! moved as the cleaner moves it: only the block table changes, and all who have the block gain. A block without a fingerprint
 //! gets one, so that later ones find it.
 //!
@@ -8,6 +9,8 @@
 //!    writes to. Maps of forks may hold copies of the entries of any other.
 //! 2. A block is lent for the first time as destage lends it: see `deduplicate.rs`.
 //! 3. What cannot be read or does not verify stays as it is. A second walk costs work and changes nothing.
+//! 4. What was stored in haste is found by segment, when nothing is added to that any more. It is packed once hosts leave time for
+//!    it, and requests come first.
 
 use crate::{
     bugs::{Bug, planted},
@@ -16,12 +19,13 @@ use crate::{
         composed::Shared,
         conversions::{Leaves, OwnLeaf},
         deduplicate::{Found, Wanted},
-        gather::{Allowance, Gathered, LiveBlock},
-        reductions::Walk,
+        gather::{Allowance, Gathered, LiveBlock, rows_of},
+        reductions::{Reductions, Walk},
     },
     error::PoolError,
     fork::layer::{Layer, VolumeState},
     format::{BlockInfo, CopySource, TREE_FAN_OUT, ThinEntry},
+    host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
     maps::{
         blocks::{block_page, block_word, entry_in, fingerprint_in},
@@ -88,25 +92,35 @@ impl Wish {
 impl Committer {
     /// Whether anything is to be reduced now.
     pub(super) fn reduces(&self) -> bool {
-        self.slice.reducing().next().is_some()
+        (self.slice.reducing().next().is_some() || !self.known_reductions().hasty.is_empty())
             && self.slice.world().now() >= self.known_reductions().rests_until
     }
 
     /// How long reduction rests still, if it does.
     pub(super) fn reduction_rests(&self) -> Option<Duration> {
         let (now, until) = (self.slice.world().now(), self.known_reductions().rests_until);
-        (self.known_reductions().walk.is_some() && until > now).then(|| until.since(now))
+        let Reductions { walk, hasty, .. } = self.known_reductions();
+        ((walk.is_some() || !hasty.is_empty()) && until > now).then(|| until.since(now))
     }
 
     /// Reduces some of what is to be reduced. False if nothing can be done now.
     pub(super) async fn reduce_some(&mut self) -> Result<bool, PoolError> {
         let slice = self.slice.clone();
-        let Some((volume, layer, mut walk)) = self.next_to_reduce() else { return Ok(false) };
         let began = slice.world().now();
         if !self.has_slabs_to_convert() || self.is_much_due() || self.effort().lock().is_hasty() {
-            self.reductions().walk = Some(walk);
-            self.reductions().rests_until = Nanos(began.0 + PAUSE.as_nanos() as u64);
+            self.pause_reduction();
             return Ok(false);
+        }
+        let Some((volume, layer, mut walk)) = self.next_to_reduce() else {
+            return if slice.reducing().next().is_none() { self.pack_hasty().await } else { Ok(false) };
+        };
+        if let Some(before) = walk.awaits.take() {
+            if self.destage(before).await? {
+                self.reductions().walk = Some(Walk { awaits: Some(before), ..walk });
+                return Ok(true);
+            }
+            let total = layer.held_with_parents();
+            slice.reducing().progress(walk.volume, |reduction| reduction.total_blocks = total);
         }
         let wish = Wish::of(&slice, &volume);
         let (mut gathered, mut leaves, mut met, mut is_through) = (Gathered::default(), 0, 0, false);
@@ -151,16 +165,51 @@ impl Committer {
             };
             // A layer that became a part of another goes on there, from the beginning.
             let walk = walk.filter(|walk| layers.all.get(&walk.layer).is_some_and(|layer| !layer.is_gone()));
-            let walk = walk.unwrap_or(Walk { volume, layer: leaf.id, leaves: Leaves::default() });
+            let walk = walk.unwrap_or_else(|| {
+                let awaits = Some(slice.log.journal.peek_sequence());
+                Walk { volume, awaits, layer: leaf.id, leaves: Leaves::default() }
+            });
             let layer = layers.all.get(&walk.layer)?.clone();
             if layer.is_pending() {
                 drop(layers);
-                self.reductions().rests_until = Nanos(slice.world().now().0 + PAUSE.as_nanos() as u64);
+                self.pause_reduction();
                 return None;
             }
             return Some((leaf.volume.clone(), layer, walk));
         }
         None
+    }
+
+    /// Packs what was stored in haste in a segment. False if there is none, or nothing became shorter.
+    async fn pack_hasty(&mut self) -> Result<bool, PoolError> {
+        let (slice, began) = (self.slice.clone(), self.slice.world().now());
+        let has_time = self.effort().lock().has_time(began) && slice.fill(0) <= SLOW_FROM;
+        let next = if has_time { self.reductions().hasty.next(&slice.segments.table) } else { None };
+        let Some((id, segment)) = next else {
+            self.pause_reduction();
+            return Ok(false);
+        };
+        let full_row_bytes = slice.segments.table.full_row_bytes(&segment, slice.buffer.block_bytes);
+        let rows = rows_of(&slice.segments.io, full_row_bytes, id, &segment).await.unwrap_or_default();
+        let (mut allowance, mut pages) = (self.allowance_to_convert(), BTreeSet::new());
+        let mut blocks = self.live_blocks((id, &segment), &rows, &mut allowance, &mut pages).await?;
+        blocks.retain(|block| block.place.info.algorithm() == BlockInfo::PLAIN);
+        self.read_live(&mut blocks).await;
+        self.repack(&mut blocks).await?;
+        blocks.retain(|block| block.becomes != block.place.info);
+        let moved = self.move_as_they_are(blocks).await?;
+        slice.counters.cleaning.bytes.add(moved.written_bytes);
+        if moved.blocks == 0 {
+            self.reductions().hasty.forget(id);
+        }
+        self.rest_from_reduction(began);
+        self.committed();
+        Ok(true)
+    }
+
+    /// Waits until hosts need the processors less, or there is room.
+    fn pause_reduction(&mut self) {
+        self.reductions().rests_until = Nanos(self.slice.world().now().0 + PAUSE.as_nanos() as u64);
     }
 
     /// A layer was walked: the one below it is next.

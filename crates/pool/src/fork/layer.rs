@@ -329,6 +329,12 @@ impl Layer {
         self.owned_blocks.load(Ordering::Relaxed).saturating_sub(self.unreached())
     }
 
+    /// The same of it and of all layers that it came from.
+    pub(crate) fn held_with_parents(&self) -> u64 {
+        let parents = std::iter::successors(self.parent(), |layer| layer.parent());
+        self.held() + parents.map(|layer| layer.held()).sum::<u64>()
+    }
+
     /// A block of it.
     pub(crate) fn block(&self, index: BlockIndex) -> BlockKey {
         BlockKey { layer: self.id, family: self.family, index }

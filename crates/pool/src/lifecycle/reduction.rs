@@ -35,8 +35,7 @@ impl Pool {
                 let why = format!("volume {volume} is neither compressed nor deduplicated");
                 return Err(PoolError::Refused(why));
             }
-            let chain = std::iter::successors(Some(leaf.clone()), |layer| layer.parent());
-            chain.map(|layer| layer.held()).sum()
+            leaf.held_with_parents()
         };
         slice.reducing().begin(volume, total);
         slice.requests.nudge();

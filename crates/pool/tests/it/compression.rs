@@ -1,12 +1,13 @@
 //! Volumes that are compressed.
 
 use crate::rig::{Rig, create, fork, options, pattern, read, settle};
+use futures_util::{FutureExt, StreamExt, stream};
 use quoin_base::{ByteRange, Compression, DriveIndex, KIB, Layout, MIB, VolumeId};
 use quoin_pool::{Pool, PoolOptions, Scrub, ScrubCounts, ScrubPosition, Transaction};
-use quoin_world::Slice;
+use quoin_world::{Slice, World};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 const BLOCK: u64 = 8 * KIB;
 
@@ -310,4 +311,64 @@ fn streams_and_the_cache_have_content_and_not_what_is_stored() {
         assert!(stats.ahead_bytes > 0 && stats.cache_hits > 0, "{stats:?}");
         pool.close().await.unwrap();
     });
+}
+
+/// While hosts are slowed for want of a processor, and then not any more. Another volume has the same blocks, laid out in another
+/// way: they are not shared, and whether they are is looked up before workers compress them.
+#[test]
+fn what_was_stored_in_haste_is_compressed_later() {
+    let rig = Rig::of_drives(61, layout("raid5"), 5, 40 * MIB);
+    let pool = rig.open();
+    rig.run(|world| async move {
+        let mut volumes = Vec::new();
+        for layout in [Some(layout("mirror")), None] {
+            let volume = create_with(&pool, Compression::Lz4).await;
+            pool.commit(Transaction::new().lay_out(volume, layout).deduplicate(volume, true)).await.unwrap();
+            volumes.push(volume);
+        }
+        let blocks = 16 * MIB / BLOCK;
+        for (volume, times) in volumes.iter().zip([1, 200]) {
+            world.slow_workers(times);
+            let write = |block| {
+                pool.write(*volume, block * BLOCK, vec![squeezable(block)]).map(|written| written.unwrap())
+            };
+            stream::iter((0..blocks).map(write)).buffer_unordered(64).collect::<Vec<_>>().await;
+            pool.drain().await.unwrap();
+        }
+        let before = pool.stats();
+        assert!(before.not_compressed_blocks > 100 && before.deduplicated_blocks == 0, "{before:?}");
+        world.slow_workers(1);
+        for _ in 0..600 {
+            world.sleep(Duration::from_millis(100)).await;
+        }
+        let (after, hasty) = (pool.stats(), before.not_compressed_blocks);
+        let packed = after.recompressed_blocks - before.recompressed_blocks;
+        assert!(packed * 10 > hasty * 9, "{packed} of {hasty}: {after:?}");
+        for block in 0..blocks {
+            let held = read(&pool, volumes[1], block * BLOCK, BLOCK).await;
+            assert!(held == squeezable(block).to_vec(), "block {block}");
+        }
+        pool.close().await.unwrap();
+    });
+    rig.check();
+}
+
+#[test]
+fn what_is_not_destaged_yet_is_reduced_with_the_rest() {
+    let rig = Rig::new(62, 1, 24 * MIB);
+    let pool = rig.open();
+    rig.run(|world| async move {
+        let volume = create_with(&pool, Compression::Zstd).await;
+        for block in 0..100 {
+            pool.write(volume, block * BLOCK, vec![pattern(block, BLOCK as usize)]).await.unwrap();
+        }
+        pool.reduce(volume).unwrap();
+        while !pool.reduction(volume).unwrap().is_done {
+            world.sleep(Duration::from_millis(10)).await;
+        }
+        let found = pool.reduction(volume).unwrap();
+        assert_eq!((found.compressed_blocks, found.met_blocks, found.total_blocks), (100, 100, 100));
+        pool.close().await.unwrap();
+    });
+    rig.check();
 }

@@ -17,6 +17,7 @@ use quoin_initiator::{Connection, Disk, Rng};
 use serde::Serialize;
 
 use super::{BLOCK_BYTES, Bar, Bench, Common, rest, tell, volume};
+use crate::filler::Carry;
 use crate::load::{self, At, Pattern, Spec};
 use crate::markdown::{finish, table};
 use crate::pressure::fill;
@@ -275,6 +276,7 @@ fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, see
         bs: BLOCK_BYTES,
         depth: options.in_flight,
         mix: 0,
+        rate: None,
         seconds: options.seconds,
         warmup: if access == Access::CachedReads { 0.25 } else { 1.0 },
         sessions: 1,
@@ -282,7 +284,7 @@ fn sample(options: &Options, serving: &Serving<'_>, at: &At, access: Access, see
         fill: false,
         preread: access == Access::CachedReads,
         verify: false,
-        pages: false,
+        carry: Carry::Stamps,
         ledger: None,
         fua: false,
         seed,

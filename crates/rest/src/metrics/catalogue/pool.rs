@@ -105,7 +105,8 @@ pub(super) static POOL: Table<PoolStats> = Table {
         ),
         Row::count(
             "quoin_pool_recompressed_blocks_total",
-            "Blocks that the cleaner compressed, or compressed better, when it moved them.",
+            "Blocks that were compressed, or compressed better, after they were destaged: when the cleaner moved them, on \
+             request, or once hosts left time for it.",
             |p| p.recompressed_blocks,
         ),
         Row::count("quoin_pool_cleaned_bytes_total", "Data written to segments by the cleaner.", |p| {
