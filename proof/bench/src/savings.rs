@@ -26,7 +26,7 @@ const IO_BYTES: usize = 256 << 10;
 const DEPTH: usize = 8;
 const MEMORY_BYTES: u64 = 1 << 30;
 /// The pool is settled when what it stores has not changed for so long.
-const STEADY_FOR: Duration = Duration::from_secs(2);
+const STEADY_FOR: Duration = Duration::from_secs(12);
 /// Restored copies of each database, and snapshots of each volume.
 const COPIES: usize = 5;
 const SNAPSHOTS: u64 = 5;
@@ -370,8 +370,13 @@ fn copies_of(image: &Path) -> Vec<PathBuf> {
 fn measure_copies(options: &Options, array: &mut Array) -> Result<Vec<Stage>> {
     let sets: Vec<_> = options.images.iter().map(|image| (image, copies_of(image))).collect();
     let sets: Vec<_> = sets.iter().filter(|(_, copies)| !copies.is_empty()).collect();
-    let Some((_, copies)) = sets.first() else { return Ok(Vec::new()) };
-    ensure!(copies.len() == COPIES, "{COPIES} restored copies are compared, not {}", copies.len());
+    if sets.is_empty() {
+        return Ok(Vec::new());
+    }
+    for (image, copies) in &sets {
+        let (image, count) = (image.display(), copies.len());
+        ensure!(count == COPIES, "{COPIES} restored copies are compared, and {image} has {count}");
+    }
     array.format_with(vec![])?;
     let serving = array.serve_within(Some(MEMORY_BYTES))?;
     serving.create_host()?;
@@ -389,7 +394,7 @@ fn measure_copies(options: &Options, array: &mut Array) -> Result<Vec<Stage>> {
     for snapshot in 0..SNAPSHOTS {
         for (name, lun, image) in &volumes {
             serving.tell(&["snapshot", "create", name, &format!("{name}-{snapshot}")])?;
-            change_some(&serving.lun(*lun), image, (snapshot * 100 + u64::from(*lun)) << 8)?;
+            change_some(&serving.lun(*lun), image, (snapshot * 100 + u64::from(*lun)) << 32)?;
         }
     }
     stages.push(Stage { what: "and five snapshots of all of these", space: settled(&serving)? });

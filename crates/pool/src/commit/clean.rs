@@ -166,7 +166,9 @@ impl Committer {
         let mut allowance = Allowance { bytes, pages };
         let (mut blocks, mut changed) = (Vec::new(), BTreeSet::new());
         for (id, segment, rows) in segments {
-            blocks.extend(self.live_blocks((*id, segment), rows, &mut allowance, &mut changed).await?);
+            let (live, _) =
+                self.live_blocks((*id, segment), rows, |_| true, &mut allowance, &mut changed).await?;
+            blocks.extend(live);
         }
         // What cannot be read stays where it is, and so does its segment.
         self.read_live(&mut blocks).await;

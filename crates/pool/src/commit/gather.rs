@@ -128,24 +128,25 @@ pub(crate) async fn rows_of(
 }
 
 impl Committer {
-    /// What is live of rows of a segment, as far as `allowance` goes, from which it is taken. `pages`: of the block table,
-    /// those that are going to change already.
+    /// What is live of rows of a segment and `wanted`, as far as `allowance` goes, from which it is taken. `pages`: of the block
+    /// table, those that are going to change already. Also how many rows it is all of.
     pub(crate) async fn live_blocks(
         &mut self,
         (id, segment): (SegmentId, &Segment),
         rows: &[WrittenRow],
+        wanted: impl Fn(&BlockPlace) -> bool,
         allowance: &mut Allowance,
         pages: &mut BTreeSet<PageNumber>,
-    ) -> Result<Vec<LiveBlock>, PoolError> {
+    ) -> Result<(Vec<LiveBlock>, usize), PoolError> {
         let slice = self.slice.clone();
         self.fetch_block_pages(rows).await;
         let mut live = Vec::new();
-        for row in rows {
+        for (at_row, row) in rows.iter().enumerate() {
             for content in &row.contents {
                 let number = content.block_number();
                 let page = block_page(number).index;
                 if !self.merge_to_clean(page, allowance, pages).await? {
-                    return Ok(live);
+                    return Ok((live, at_row));
                 }
                 let place = match slice.block(number).await {
                     Ok(Some(place)) => place,
@@ -157,12 +158,14 @@ impl Committer {
                     Err(error) => return Err(error),
                 };
                 let at = place.location.offset_bytes();
-                if place.location.segment() != id || !(row.range.offset..row.range.end()).contains(&at) {
+                let is_there =
+                    place.location.segment() == id && (row.range.offset..row.range.end()).contains(&at);
+                if !is_there || !wanted(&place) {
                     continue;
                 }
                 let len = place.location.len_bytes();
                 if allowance.bytes < len || allowance.pages == 0 && !pages.contains(&page) {
-                    return Ok(live);
+                    return Ok((live, at_row));
                 }
                 allowance.bytes -= len;
                 allowance.pages -= usize::from(pages.insert(page));
@@ -170,7 +173,7 @@ impl Committer {
                 live.push(LiveBlock::new(number, place, address, segment.layout));
             }
         }
-        Ok(live)
+        Ok((live, rows.len()))
     }
 
     /// Frees what was dropped of a page of the table, for it does not count as live then. False if the allowance does not

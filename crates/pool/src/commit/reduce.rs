@@ -20,6 +20,7 @@ use crate::{
         conversions::{Leaves, OwnLeaf},
         deduplicate::{Found, Wanted},
         gather::{Allowance, Gathered, LiveBlock, rows_of},
+        hasty::Next,
         reductions::{Reductions, Walk},
     },
     error::PoolError,
@@ -28,7 +29,7 @@ use crate::{
     host::pace::SLOW_FROM,
     lifecycle::slice::Slice,
     maps::{
-        blocks::{block_page, block_word, entry_in, fingerprint_in},
+        blocks::{BlockPlace, block_page, block_word, entry_in, fingerprint_in},
         fingerprints::Fingerprints,
         tree::slot,
     },
@@ -92,8 +93,9 @@ impl Wish {
 impl Committer {
     /// Whether anything is to be reduced now.
     pub(super) fn reduces(&self) -> bool {
-        (self.slice.reducing().next().is_some() || !self.known_reductions().hasty.is_empty())
-            && self.slice.world().now() >= self.known_reductions().rests_until
+        let now = self.slice.world().now();
+        let packs = || !self.known_reductions().hasty.is_empty() && self.effort().lock().has_time(now);
+        now >= self.known_reductions().rests_until && (self.slice.reducing().next().is_some() || packs())
     }
 
     /// How long reduction rests still, if it does.
@@ -180,31 +182,60 @@ impl Committer {
         None
     }
 
-    /// Packs what was stored in haste in a segment. False if there is none, or nothing became shorter.
+    /// Packs some of what was stored in haste in a segment. False if nothing can be done now.
     async fn pack_hasty(&mut self) -> Result<bool, PoolError> {
         let (slice, began) = (self.slice.clone(), self.slice.world().now());
-        let has_time = self.effort().lock().has_time(began) && slice.fill(0) <= SLOW_FROM;
-        let next = if has_time { self.reductions().hasty.next(&slice.segments.table) } else { None };
-        let Some((id, segment)) = next else {
+        let has_time = slice.fill(0) <= SLOW_FROM;
+        let next = if has_time { self.reductions().hasty.next(&slice.segments.table) } else { Next::Nothing };
+        let Next::Rows(id, segment, next_row) = next else {
+            if matches!(next, Next::Open) && !self.hosts_wrote() {
+                self.rows.data.seal(&slice.segments, self.checkpoints.first_without());
+                slice.front.placer.seal_idle();
+            }
             self.pause_reduction();
             return Ok(false);
         };
         let full_row_bytes = slice.segments.table.full_row_bytes(&segment, slice.buffer.block_bytes);
-        let rows = rows_of(&slice.segments.io, full_row_bytes, id, &segment).await.unwrap_or_default();
+        let Some(rows) = rows_of(&slice.segments.io, full_row_bytes, id, &segment).await else {
+            self.reductions().hasty.forget(id);
+            return Ok(true);
+        };
         let (mut allowance, mut pages) = (self.allowance_to_convert(), BTreeSet::new());
-        let mut blocks = self.live_blocks((id, &segment), &rows, &mut allowance, &mut pages).await?;
-        blocks.retain(|block| block.place.info.algorithm() == BlockInfo::PLAIN);
+        let is_plain = |place: &BlockPlace| place.info.algorithm() == BlockInfo::PLAIN;
+        let rest = &rows[next_row.min(rows.len())..];
+        let (mut blocks, done) =
+            self.live_blocks((id, &segment), rest, is_plain, &mut allowance, &mut pages).await?;
+        let is_none = blocks.is_empty();
         self.read_live(&mut blocks).await;
         self.repack(&mut blocks).await?;
         blocks.retain(|block| block.becomes != block.place.info);
         let moved = self.move_as_they_are(blocks).await?;
         slice.counters.cleaning.bytes.add(moved.written_bytes);
-        if moved.blocks == 0 {
+        if moved.unplaced > 0 {
+            self.pause_reduction();
+            return Ok(false);
+        }
+        // A row is gone through as often as something of it moves.
+        if next_row + done >= rows.len() {
             self.reductions().hasty.forget(id);
+        } else if done > 0 || moved.blocks > 0 {
+            self.reductions().hasty.looked_at(id, next_row + done);
+        } else if !is_none {
+            // More than a step takes of a single row that nothing of becomes shorter.
+            self.reductions().hasty.looked_at(id, next_row + 1);
+        } else {
+            self.pause_reduction();
+            return Ok(false);
         }
         self.rest_from_reduction(began);
         self.committed();
         Ok(true)
+    }
+
+    /// Whether hosts wrote since reduction was last at work.
+    fn hosts_wrote(&mut self) -> bool {
+        let batches = self.slice.log.journal.data_batches();
+        std::mem::replace(&mut self.reductions().data_batches, batches) != batches
     }
 
     /// Waits until hosts need the processors less, or there is room.
@@ -223,10 +254,9 @@ impl Committer {
 
     /// Rests beside hosts for as long as a step took.
     fn rest_from_reduction(&mut self, began: Nanos) {
-        let (now, batches) = (self.slice.world().now(), self.slice.log.journal.data_batches());
-        let (hosts_write, took) = (batches != self.reductions().data_batches, now.since(began));
-        self.reductions().data_batches = batches;
-        if hosts_write {
+        let now = self.slice.world().now();
+        let took = now.since(began);
+        if self.hosts_wrote() {
             self.reductions().rests_until = Nanos(now.0 + took.as_nanos() as u64);
         }
     }

@@ -14,7 +14,7 @@
 //! Several writes that come in together share a row, as records share a batch.
 //!
 //! What is placed lies there as it came in. So large writes of compressed volumes are not placed, unless destage has no time to pack
-//! what the journal would bring it: the cleaner packs it later.
+//! what the journal would bring it: that is packed later, as what destage stores in haste.
 
 use crate::{
     format::{Location, POOL_BLOCK_BYTES},

@@ -109,9 +109,11 @@ pub(super) static POOL: Table<PoolStats> = Table {
              request, or once hosts left time for it.",
             |p| p.recompressed_blocks,
         ),
-        Row::count("quoin_pool_cleaned_bytes_total", "Data written to segments by the cleaner.", |p| {
-            p.cleaned_bytes
-        }),
+        Row::count(
+            "quoin_pool_cleaned_bytes_total",
+            "Data written to segments by the cleaner, and by what packs blocks that were stored in haste.",
+            |p| p.cleaned_bytes,
+        ),
         Row::count("quoin_pool_checkpoint_written_bytes_total", "Data written by checkpoints.", |p| {
             p.checkpoint_bytes
         }),
