@@ -28,7 +28,7 @@ end() {
 }
 trap end EXIT
 
-for drive in 0 1 2 3; do head -c 2G /dev/urandom > "drive-$drive.img"; done
+for drive in 0 1 2 3; do dd if=/dev/zero of="drive-$drive.img" bs=1M count=2048 status=none; done
 "$quoin" init --data array $(printf -- '--drive drive-%s.img ' 0 1 2 3) --layout none > /dev/null
 "$quoin" serve --data array --iscsi "$iscsi" --api "$api" --memory-limit 1G > serve.log 2>&1 &
 pids+=($!)
