@@ -4,7 +4,7 @@ use quoin_initiator::Rng;
 
 const PAGE_BYTES: usize = 8192;
 const ROW_BYTES: usize = 128;
-/// Random letters in a row: with so many LZ4 has of a page what it has of one of a TPC-C database, a third.
+/// Random letters in a row: with so many LZ4 makes a third of a page.
 const LETTERS: usize = 8;
 /// Pages that others are made from.
 const TEMPLATES: usize = 64;
