@@ -211,6 +211,7 @@ impl Committer {
         blocks.retain(|block| block.becomes != block.place.info);
         let moved = self.move_as_they_are(blocks).await?;
         slice.counters.cleaning.bytes.add(moved.written_bytes);
+        self.committed();
         if moved.unplaced > 0 {
             self.pause_reduction();
             return Ok(false);
@@ -228,7 +229,6 @@ impl Committer {
             return Ok(false);
         }
         self.rest_from_reduction(began);
-        self.committed();
         Ok(true)
     }
 
