@@ -45,6 +45,8 @@ pub enum Kind {
     Uuid,
     /// An address and a port.
     Address,
+    /// The same, or an array of them.
+    Addresses,
     /// A path.
     Path,
     /// A whole number within these bounds.
@@ -96,10 +98,10 @@ pub const SECTIONS: &[Section] = &[
         keys: &[
             Key {
                 name: "iscsi",
-                about: "Where iSCSI is served.",
-                kind: Kind::Address,
+                about: "Where iSCSI is served: one portal, or several, each of which is a target port.",
+                kind: Kind::Addresses,
                 default: "\"127.0.0.1:3260\"",
-                example: "\"10.0.0.5:3260\"",
+                example: "[\"10.0.0.5:3260\", \"10.0.1.5:3260\"]",
             },
             Key {
                 name: "api",
@@ -261,6 +263,9 @@ impl Kind {
             }
             Self::Uuid => "a UUID".to_owned(),
             Self::Address => "an address and a port, such as \"127.0.0.1:3260\"".to_owned(),
+            Self::Addresses => {
+                "an address and a port, such as \"127.0.0.1:3260\", or an array of them".to_owned()
+            }
             Self::Path => "a path".to_owned(),
             Self::Number(least, most) => format!("a whole number from {least} to {most}"),
             Self::Size(least) => {
@@ -285,6 +290,12 @@ impl Kind {
             Self::TargetName => text.is_some_and(is_target_name),
             Self::Uuid => text.is_some_and(|text| uuid::Uuid::try_parse(text).is_ok()),
             Self::Address => text.is_some_and(|text| text.parse::<SocketAddr>().is_ok()),
+            Self::Addresses => match value.as_array() {
+                Some(items) => {
+                    !items.is_empty() && items.iter().all(|item| Self::Address.admits(item.get_ref()))
+                }
+                None => Self::Address.admits(value),
+            },
             Self::Path => text.is_some_and(|text| !text.is_empty()),
             Self::Number(least, most) => number(value).is_some_and(|number| (least..=most).contains(&number)),
             Self::OneOf(words) => text.is_some_and(|text| words.contains(&text)),

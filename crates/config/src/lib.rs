@@ -64,9 +64,9 @@ pub struct Config {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServeConfig {
-    /// Where iSCSI is served.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub iscsi: Option<SocketAddr>,
+    /// Where iSCSI is served: the portals.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_many")]
+    pub iscsi: Vec<SocketAddr>,
     /// Where the management interface is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api: Option<SocketAddr>,
@@ -103,6 +103,34 @@ pub struct ServeConfig {
     /// After how many seconds it has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drive_fail_s: Option<u32>,
+}
+
+/// One value, or an array of them.
+mod one_or_many {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany<T> {
+        One(T),
+        Many(Vec<T>),
+    }
+
+    pub(super) fn serialize<T: Serialize, S: Serializer>(values: &[T], to: S) -> Result<S::Ok, S::Error> {
+        match values {
+            [one] => one.serialize(to),
+            many => many.serialize(to),
+        }
+    }
+
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<T>, D::Error> {
+        Ok(match OneOrMany::deserialize(from)? {
+            OneOrMany::One(one) => vec![one],
+            OneOrMany::Many(many) => many,
+        })
+    }
 }
 
 impl ServeConfig {

@@ -39,4 +39,4 @@ mod tsih;
 pub use error::IscsiError;
 pub use login_throttle::LoginFailure;
 pub use metrics::{Metrics, MetricsSnapshot};
-pub use server::{Accepted, IscsiServer, Options};
+pub use server::{Accepted, IscsiServer, Options, Portal};

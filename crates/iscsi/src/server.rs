@@ -7,6 +7,7 @@ use crate::{
     receive::Receive,
     tsih::TsihTable,
 };
+use parking_lot::Mutex;
 use quoin_target::{Clock, RuntimeClock, SessionMemory, Target};
 use quoin_volume::BlockDevice;
 use std::{
@@ -24,10 +25,21 @@ use tokio::{
     sync::watch,
 };
 
+/// An address at which the target is reached, and the target portal group it makes up: each is one of its own, that is, a
+/// target port of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Portal {
+    /// The address; unspecified for all of this machine.
+    pub address: SocketAddr,
+    /// The tag of its target portal group.
+    pub group: u16,
+}
+
+/// The portal group of a target with one portal.
+const FIRST_GROUP: u16 = 1;
+
 /// How the server behaves.
 pub struct Options {
-    /// Addresses to tell in discovery; if none, the one the initiator connected to.
-    pub portals: Vec<SocketAddr>,
     /// Connections served at once; further ones are closed.
     pub max_connections: usize,
     /// Connections that have not logged in yet, altogether; further ones are closed.
@@ -63,7 +75,6 @@ impl Options {
             login_failed: Box::new(drop),
             max_pending_logins: 512,
             max_pending_logins_of_address: 128,
-            portals: Vec::new(),
             max_connections: 1024,
             memory: SessionMemory::new(512 << 20),
             login_timeout: Duration::from_secs(30),
@@ -83,6 +94,7 @@ pub struct IscsiServer<D: BlockDevice> {
     login_throttle: Arc<LoginThrottle>,
     pub(crate) tsihs: TsihTable,
     pub(crate) shutdown: watch::Sender<bool>,
+    portals: Mutex<Vec<Portal>>,
     open: AtomicUsize,
     closed: watch::Sender<()>,
 }
@@ -92,6 +104,7 @@ pub struct Accepted<D: BlockDevice> {
     server: Arc<IscsiServer<D>>,
     stream: Option<std::net::TcpStream>,
     peer: SocketAddr,
+    group: u16,
     pending: Option<PendingLogin>,
 }
 
@@ -115,14 +128,32 @@ impl<D: BlockDevice> IscsiServer<D> {
             options,
             metrics: Metrics::default(),
             shutdown: watch::Sender::new(false),
+            portals: Mutex::default(),
             open: AtomicUsize::new(0),
             closed: watch::Sender::new(()),
         })
     }
 
-    /// Accepts connections until [`IscsiServer::shutdown`] and passes each to `hand_over`, which takes it to a
+    /// Makes these the portals that discovery tells of, and their groups the ports of the target. Without any, discovery tells of
+    /// the address that the initiator connected to.
+    pub fn set_portals(&self, portals: Vec<Portal>) {
+        self.target.set_ports(portals.iter().map(|portal| portal.group));
+        *self.portals.lock() = portals;
+    }
+
+    /// The portals that discovery tells of.
+    pub fn portals(&self) -> Vec<Portal> {
+        self.portals.lock().clone()
+    }
+
+    /// Accepts connections of a portal group until [`IscsiServer::shutdown`] and passes each to `hand_over`, which takes it to a
     /// data thread and has [`Accepted::serve`] run there.
-    pub async fn accept(self: &Arc<Self>, listener: TcpListener, mut hand_over: impl FnMut(Accepted<D>)) {
+    pub async fn accept(
+        self: &Arc<Self>,
+        listener: TcpListener,
+        group: u16,
+        mut hand_over: impl FnMut(Accepted<D>),
+    ) {
         let mut shutdown = self.shutdown.subscribe();
         loop {
             let accepted = tokio::select! {
@@ -131,7 +162,7 @@ impl<D: BlockDevice> IscsiServer<D> {
             };
             match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
                 Ok((stream, peer)) => {
-                    if let Some(accepted) = self.admit(Some(stream), peer) {
+                    if let Some(accepted) = self.admit(Some(stream), peer, group) {
                         hand_over(accepted);
                     }
                 }
@@ -152,12 +183,17 @@ impl<D: BlockDevice> IscsiServer<D> {
         peer: SocketAddr,
         local: SocketAddr,
     ) {
-        if let Some(accepted) = self.admit(None, peer) {
+        if let Some(accepted) = self.admit(None, peer, FIRST_GROUP) {
             accepted.run(stream, local).await;
         }
     }
 
-    fn admit(self: &Arc<Self>, stream: Option<std::net::TcpStream>, peer: SocketAddr) -> Option<Accepted<D>> {
+    fn admit(
+        self: &Arc<Self>,
+        stream: Option<std::net::TcpStream>,
+        peer: SocketAddr,
+        group: u16,
+    ) -> Option<Accepted<D>> {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
         // Counted first: `Accepted`, once dropped, takes it back, refused or not.
         let open = self.open.fetch_add(1, Ordering::AcqRel);
@@ -167,7 +203,7 @@ impl<D: BlockDevice> IscsiServer<D> {
             Some(_) if open >= self.options.max_connections => Some("too many connections are open"),
             Some(_) => None,
         };
-        let accepted = Accepted { server: self.clone(), stream, peer, pending };
+        let accepted = Accepted { server: self.clone(), stream, peer, group, pending };
         if let Some(why) = refused {
             let before = self.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
             // A flood of connections must not be one of lines, too.
@@ -222,10 +258,20 @@ impl<D: BlockDevice> Accepted<D> {
     }
 
     async fn run(mut self, stream: impl AsyncRead + AsyncWrite + Unpin, local: SocketAddr) {
-        let (server, peer, pending) = (&*self.server, self.peer, self.pending.take());
+        let (server, peer, group, pending) = (&*self.server, self.peer, self.group, self.pending.take());
         let (receive, tsih) = (Receive::new(), None);
-        let connection =
-            Connection { server, stream, peer, local, receive, pending, tsih, heard: false, quiet_ticks: 0 };
+        let connection = Connection {
+            server,
+            stream,
+            peer,
+            local,
+            group,
+            receive,
+            pending,
+            tsih,
+            heard: false,
+            quiet_ticks: 0,
+        };
         match connection.run().await {
             Ok(()) => tracing::info!(%peer, "initiator logged out"),
             Err(error) => tracing::info!(%peer, %error, "connection ended"),

@@ -333,6 +333,7 @@ impl<D: BlockDevice> Session<D> {
         match notice {
             Notice::Reinstated => self.end_with(End::Reinstated),
             Notice::UnitReset { unit, done } => self.reset_elsewhere(unit, done),
+            Notice::TasksAborted { unit, done } => self.abort_elsewhere(unit, done),
             Notice::Attention { unit, sense } => {
                 if let Some(nexus) = &mut self.nexus {
                     nexus.attend(unit, sense);

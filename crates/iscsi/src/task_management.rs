@@ -114,6 +114,12 @@ impl<D: BlockDevice> Session<D> {
     pub(crate) fn reset_elsewhere(&mut self, unit: Uuid, done: OneShotSender<()>) {
         let Some(nexus) = &mut self.nexus else { return };
         nexus.unit_reset(unit, false);
+        self.abort_elsewhere(unit, done);
+    }
+
+    /// Aborts its tasks of a unit on another session's behalf; `done` is dropped when the last of them has ended.
+    pub(crate) fn abort_elsewhere(&mut self, unit: Uuid, done: OneShotSender<()>) {
+        let Some(nexus) = &self.nexus else { return };
         let luns = nexus.luns_of(unit);
         let tasks = self.tasks.of_luns(&luns);
         self.mute(tasks, done);

@@ -95,7 +95,11 @@ mod tests {
     #[test]
     fn a_tsih_lives_as_long_as_its_session() {
         let tsihs = TsihTable::default();
-        let name = |isid| NexusName { initiator: "iqn.2026-11.test:h".into(), isid: [0, 0, 0, 0, 0, isid] };
+        let name = |isid| NexusName {
+            initiator: "iqn.2026-11.test:h".into(),
+            isid: [0, 0, 0, 0, 0, isid],
+            group: 1,
+        };
         let one = tsihs.take(name(1), 0, 7);
         let two = tsihs.take(name(2), 0, 7);
         assert_ne!(one.tsih, two.tsih);

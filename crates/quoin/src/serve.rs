@@ -13,7 +13,7 @@ use quoin_cli::{API_FILE, Failure, Global};
 use quoin_config::Config;
 use quoin_drive::Patience;
 use quoin_emulate::EmulatedDrive;
-use quoin_iscsi::{Accepted, IscsiServer};
+use quoin_iscsi::{Accepted, IscsiServer, Portal};
 use quoin_pool::MemoryShares;
 use quoin_rest::{CutOff, FrontEnd, Limits, Memory, Server, Token};
 use quoin_target::{SessionMemory, Target};
@@ -61,15 +61,16 @@ const REQUESTS_END_WITHIN: Duration = Duration::from_secs(5);
                         debug. SIGTERM and SIGINT stop it cleanly, a second one at once. Options not given are \
                         taken from [serve] in quoin.toml.\n\nExamples:\n  quoin serve --data /srv/a\n  \
                         quoin serve --data /srv/a --iscsi 10.0.0.5:3260 --api 127.0.0.1:8470\n  \
+                        quoin serve --data /srv/a --iscsi 10.0.0.5:3260 --iscsi 10.0.1.5:3260\n  \
                         quoin serve --data /srv/a --nbd 127.0.0.1:10809\n  \
                         quoin serve --data /srv/a --without-missing\n  \
                         quoin serve --data /srv/a --nbd 10.0.0.5:10809 --nbd-tls-cert server.pem \
                         --nbd-tls-key server.key --nbd-tls-client-ca ca.pem"
 )]
 pub(crate) struct Args {
-    /// iSCSI portal address [default: 127.0.0.1:3260]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    iscsi: Option<SocketAddr>,
+    /// iSCSI portal address; repeat it for several, each a target port of its own [default: 127.0.0.1:3260]
+    #[arg(long, value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    iscsi: Vec<SocketAddr>,
     /// Address of the management interface [default: 127.0.0.1:8470]
     #[arg(long, value_name = "ADDRESS:PORT")]
     api: Option<SocketAddr>,
@@ -106,7 +107,8 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     let metrics_token = Token::new(&data.metrics_token()?);
     // NOTE: the lock before the drives and the listeners: a second process stops here.
     let _lock = lock(&data)?;
-    let iscsi = listen("iscsi", args.iscsi.or(config.serve.iscsi), DEFAULT_ISCSI)?;
+    let iscsi = if args.iscsi.is_empty() { config.serve.iscsi.clone() } else { args.iscsi };
+    let iscsi = listen_all("iscsi", iscsi, DEFAULT_ISCSI)?;
     let wanted = args.api.or(config.serve.api);
     if let Some(address) = wanted.filter(|address| !address.ip().is_loopback() && !args.api_remote) {
         return Err(Failure::usage(
@@ -163,7 +165,7 @@ fn emulated(
 
 /// Where clients are waited for.
 struct Listening {
-    iscsi: TcpListener,
+    iscsi: Vec<TcpListener>,
     nbd: nbd::Listening,
     api: TcpListener,
 }
@@ -174,8 +176,8 @@ struct Running {
     /// The array's own work.
     ended: OneShot<()>,
     iscsi: Arc<IscsiServer<Volume>>,
-    /// Accepts iSCSI connections.
-    accepting: JoinHandle<()>,
+    /// Accept iSCSI connections, one a portal.
+    accepting: Vec<JoinHandle<()>>,
     nbd: nbd::Front,
     /// The management interface.
     api: JoinHandle<io::Result<()>>,
@@ -193,8 +195,10 @@ impl Running {
         tokio::spawn(give_up_stalled(self.array.clone(), suspect_after));
         drop(timeout(REQUESTS_END_WITHIN, self.api).await);
         tokio::join!(self.iscsi.shutdown(), self.nbd.shutdown());
-        self.accepting.abort();
-        drop(self.accepting.await);
+        for accepting in self.accepting {
+            accepting.abort();
+            drop(accepting.await);
+        }
         self.array.stop();
         self.ended.await;
     }
@@ -202,7 +206,7 @@ impl Running {
 
 fn array_options(
     config: &Config,
-    portal: SocketAddr,
+    portals: &[Portal],
     nbd: Vec<String>,
     memory: &MemoryShares,
 ) -> ArrayOptions {
@@ -211,7 +215,7 @@ fn array_options(
         pool: config.pool,
         iqn: config.iqn.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        portals: vec![portal.to_string()],
+        portals: portals.iter().map(|portal| portal.address.to_string()).collect(),
         nbd,
         pool_options: memory.pool_options(),
         space: config.space.percents().into(),
@@ -241,10 +245,10 @@ async fn serve(
     };
     let suspect_after = bay.patience().suspect_after;
     let signals = Signals::new().map_err(broken)?;
-    let portal = iscsi.local_addr().map_err(broken)?;
+    let portals = portals_of(&iscsi).map_err(broken)?;
     let api_address = api.local_addr().map_err(broken)?;
     let target = Target::new(&config.iqn);
-    let mut options = array_options(config, portal, nbd.addresses(), &memory);
+    let mut options = array_options(config, &portals, nbd.addresses(), &memory);
     options.pool_options.without_missing = without_missing;
     // The array, with its drives and the notes of its event log.
     let notes = Arc::new(FileNotes::new(data.file(NOTES_FILE)));
@@ -255,8 +259,7 @@ async fn serve(
     let ended = world.run_on(Thread::Background, array.clone().run());
     // Front ends: iSCSI, then NBD.
     let front = front_end(world, &array, target, sessions.clone(), shares.iscsi);
-    let iscsi = into_tokio(iscsi).map_err(broken)?;
-    let accepting = tokio::spawn(accept(front.clone(), iscsi, world.clone(), array.clone()));
+    let accepting = accept_all(&front, iscsi, &portals, world, &array).map_err(broken)?;
 
     let nbd = nbd.serve(world, &array, sessions.clone(), shares.nbd).map_err(broken)?;
     let (stop_api, api_stops) = oneshot::channel::<()>();
@@ -275,7 +278,7 @@ async fn serve(
     let api = tokio::spawn(quoin_rest::serve(api, server, limits, async { drop(api_stops.await) }));
     let running = Running { array, ended, iscsi: front, accepting, nbd, api, stop_api };
     data.write(API_FILE, format!("{api_address}\n").as_bytes(), 0o644)?;
-    tracing::info!(%portal, api = %api_address, iqn = config.iqn, "serving");
+    tracing::info!(?portals, api = %api_address, iqn = config.iqn, "serving");
 
     signals.wait().await;
     tracing::info!("stopping");
@@ -346,15 +349,42 @@ fn iscsi_front_end(server: &IscsiServer<Volume>) -> FrontEnd {
     }
 }
 
+/// The portals at which connections are waited for, each a target portal group of its own.
+fn portals_of(listeners: &[TcpListener]) -> io::Result<Vec<Portal>> {
+    let portal = |(group, listener): (u16, &TcpListener)| {
+        let address = listener.local_addr()?;
+        Ok(Portal { address, group })
+    };
+    (1..).zip(listeners).map(portal).collect()
+}
+
+/// Accepts connections at all portals.
+fn accept_all(
+    front: &Arc<IscsiServer<Volume>>,
+    listeners: Vec<TcpListener>,
+    portals: &[Portal],
+    world: &Arc<LinuxWorld>,
+    array: &Arc<Array>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    front.set_portals(portals.to_vec());
+    let accept = |(listener, portal): (TcpListener, &Portal)| {
+        let listener = into_tokio(listener)?;
+        let accept = accept(front.clone(), listener, portal.group, world.clone(), array.clone());
+        Ok(tokio::spawn(accept))
+    };
+    listeners.into_iter().zip(portals).map(accept).collect()
+}
+
 /// Accepts connections once mappings are known.
 async fn accept(
     front: Arc<IscsiServer<Volume>>,
     listener: tokio::net::TcpListener,
+    group: u16,
     world: Arc<LinuxWorld>,
     array: Arc<Array>,
 ) {
     restored(&array).await;
-    front.accept(listener, spread(world)).await;
+    front.accept(listener, group, spread(world)).await;
 }
 
 /// Gives each connection to the next data thread, where it stays.
@@ -429,6 +459,12 @@ fn lock(data: &DataDir) -> Result<fs::File, Failure> {
         Failure::new("array not started", shown, why, "use that array, or stop it first with SIGTERM")
     })?;
     Ok(file)
+}
+
+/// Listens on all of them, or on the default if there is none.
+fn listen_all(option: &str, wanted: Vec<SocketAddr>, default: &str) -> Result<Vec<TcpListener>, Failure> {
+    let wanted = if wanted.is_empty() { vec![None] } else { wanted.into_iter().map(Some).collect() };
+    wanted.into_iter().map(|address| listen(option, address, default)).collect()
 }
 
 pub(crate) fn listen(

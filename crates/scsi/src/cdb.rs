@@ -1,183 +1,11 @@
 //! Command descriptor blocks to typed commands.
 
 use crate::{
+    command::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, ReportOpcodes},
     opcode::{self, Form, service_action},
+    persistent_reserve::{ReserveAction, ReserveIn, ReserveOut},
     sense::Sense,
 };
-
-/// `blocks` logical blocks from `lba` on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// First logical block.
-    pub lba: u64,
-    /// Number of logical blocks.
-    pub blocks: u32,
-}
-
-/// What a verifying command compares the medium with (the BYTCHK field).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bytchk {
-    /// Nothing: it must be readable.
-    Medium,
-    /// Data sent along, block for block.
-    Data,
-    /// One block sent along, against every block.
-    OneBlock,
-}
-
-/// MODE SENSE 6 or 10.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ModeSense {
-    /// The 10-byte form, with its longer header.
-    pub long: bool,
-    /// DBD: leave the block descriptor out.
-    pub no_block_descriptor: bool,
-    /// LLBAA: the long block descriptor may be used.
-    pub long_block_descriptor: bool,
-    /// PC: 0 current, 1 changeable, 2 default, 3 saved.
-    pub page_control: u8,
-    /// PAGE CODE.
-    pub page: u8,
-    /// SUBPAGE CODE.
-    pub subpage: u8,
-    /// ALLOCATION LENGTH.
-    pub allocation: u32,
-}
-
-/// MODE SELECT 6 or 10.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ModeSelect {
-    /// The 10-byte form, with its longer header.
-    pub long: bool,
-    /// PARAMETER LIST LENGTH.
-    pub parameter_bytes: u32,
-}
-
-/// LOG SENSE.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct LogSense {
-    /// PAGE CODE.
-    pub page: u8,
-    /// SUBPAGE CODE.
-    pub subpage: u8,
-    /// PARAMETER POINTER: parameters with lower codes are left out.
-    pub pointer: u16,
-    /// ALLOCATION LENGTH.
-    pub allocation: u32,
-}
-
-/// REPORT SUPPORTED OPERATION CODES.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReportOpcodes {
-    /// RCTD: with command timeouts descriptors.
-    pub timeouts: bool,
-    /// REPORTING OPTIONS.
-    pub options: u8,
-    /// REQUESTED OPERATION CODE.
-    pub opcode: u8,
-    /// REQUESTED SERVICE ACTION.
-    pub service_action: u16,
-    /// ALLOCATION LENGTH.
-    pub allocation: u32,
-}
-
-/// A parsed command. FUA and DPO are accepted and mean nothing: there is no volatile cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// TEST UNIT READY.
-    TestUnitReady,
-    /// REQUEST SENSE.
-    RequestSense {
-        /// DESC: descriptor format.
-        descriptor: bool,
-        /// ALLOCATION LENGTH.
-        allocation: u32,
-    },
-    /// INQUIRY.
-    Inquiry {
-        /// The vital product data page, with EVPD.
-        page: Option<u8>,
-        /// ALLOCATION LENGTH.
-        allocation: u32,
-    },
-    /// MODE SENSE.
-    ModeSense(ModeSense),
-    /// MODE SELECT.
-    ModeSelect(ModeSelect),
-    /// LOG SENSE.
-    LogSense(LogSense),
-    /// SEND DIAGNOSTIC: the default self-test.
-    SendDiagnostic,
-    /// START STOP UNIT.
-    StartStopUnit,
-    /// REPORT LUNS.
-    ReportLuns {
-        /// SELECT REPORT.
-        select: u8,
-        /// ALLOCATION LENGTH.
-        allocation: u32,
-    },
-    /// READ CAPACITY (10).
-    ReadCapacity10,
-    /// READ CAPACITY (16).
-    ReadCapacity16 {
-        /// ALLOCATION LENGTH.
-        allocation: u32,
-    },
-    /// GET LBA STATUS.
-    GetLbaStatus {
-        /// STARTING LOGICAL BLOCK ADDRESS.
-        lba: u64,
-        /// ALLOCATION LENGTH.
-        allocation: u32,
-    },
-    /// REPORT SUPPORTED OPERATION CODES.
-    ReportOpcodes(ReportOpcodes),
-    /// REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS.
-    ReportTaskManagement {
-        /// REPD: the extended parameter data.
-        extended: bool,
-        /// ALLOCATION LENGTH.
-        allocation: u32,
-    },
-    /// READ DEFECT DATA.
-    ReadDefectData {
-        /// The 12-byte form, with its longer header.
-        long: bool,
-        /// REQ_PLIST, REQ_GLIST and DEFECT LIST FORMAT.
-        format: u8,
-        /// ALLOCATION LENGTH.
-        allocation: u32,
-    },
-    /// READ.
-    Read(Extent),
-    /// WRITE.
-    Write(Extent),
-    /// WRITE AND VERIFY: the medium, or what was sent against what was stored.
-    WriteAndVerify(Extent, Bytchk),
-    /// VERIFY.
-    Verify(Extent, Bytchk),
-    /// PRE-FETCH.
-    PreFetch(Extent),
-    /// SYNCHRONIZE CACHE.
-    SynchronizeCache(Extent),
-    /// WRITE SAME.
-    WriteSame {
-        /// Where.
-        extent: Extent,
-        /// NDOB: no data is sent, the pattern is zeroes.
-        no_data: bool,
-        /// ANCHOR: space is to be kept for what is unmapped.
-        anchor: bool,
-    },
-    /// UNMAP.
-    Unmap {
-        /// ANCHOR: space is to be kept for what is unmapped.
-        anchor: bool,
-        /// PARAMETER LIST LENGTH.
-        parameter_bytes: u32,
-    },
-}
 
 /// Fields of a CDB's second byte, unless said otherwise.
 mod bit {
@@ -224,6 +52,10 @@ pub(crate) const DEFECT_LIST: u8 = 0x1F;
 const REPORTING_OPTIONS: u8 = 0x07;
 /// SELECT REPORT: up to this one all are known.
 const SELECT_REPORT_MAX: u8 = 2;
+/// TYPE of a persistent reservation.
+const RESERVATION_TYPE: u8 = 0x0F;
+/// Where a CDB once held the number of the unit.
+const LUN_FIELD: u8 = 0xE0;
 /// LOGICAL BLOCK ADDRESS of the 6-byte forms.
 const LBA_6: u32 = 0x1F_FFFF;
 /// What TRANSFER LENGTH 0 means in the 6-byte forms.
@@ -316,27 +148,12 @@ impl Cdb {
             opcode::READ_6 | opcode::READ_10 | opcode::READ_12 | opcode::READ_16 => {
                 Command::Read(self.unprotected()?)
             }
-            opcode::WRITE_6 | opcode::WRITE_10 | opcode::WRITE_12 | opcode::WRITE_16 => {
-                Command::Write(self.unprotected()?)
-            }
-            opcode::WRITE_AND_VERIFY_10 | opcode::WRITE_AND_VERIFY_12 | opcode::WRITE_AND_VERIFY_16 => {
-                let extent = self.unprotected()?;
-                match self.bytchk()? {
-                    Bytchk::OneBlock => return Err(Sense::INVALID_FIELD_IN_CDB),
-                    against => Command::WriteAndVerify(extent, against),
-                }
-            }
             opcode::VERIFY_10 | opcode::VERIFY_12 | opcode::VERIFY_16 => {
                 Command::Verify(self.unprotected()?, self.bytchk()?)
             }
             opcode::PRE_FETCH_10 | opcode::PRE_FETCH_16 => Command::PreFetch(self.extent()),
             opcode::SYNCHRONIZE_CACHE_10 | opcode::SYNCHRONIZE_CACHE_16 => {
                 Command::SynchronizeCache(self.extent())
-            }
-            opcode::WRITE_SAME_10 | opcode::WRITE_SAME_16 => self.write_same()?,
-            opcode::UNMAP => {
-                let parameter_bytes = self.u16(7).into();
-                Command::Unmap { anchor: self.has(1, bit::UNMAP_ANCHOR), parameter_bytes }
             }
             opcode::START_STOP_UNIT => Command::StartStopUnit,
             // LBA and PMI are obsolete, but LBA without PMI has always been an error.
@@ -359,6 +176,41 @@ impl Cdb {
                 }
                 _ => return Err(Sense::INVALID_FIELD_IN_CDB),
             },
+            _ => return self.writing_command(),
+        };
+        Ok(Some(command))
+    }
+
+    /// The same for those that change the medium.
+    fn writing_command(&self) -> Result<Option<Command>, Sense> {
+        let command = match self.opcode() {
+            opcode::WRITE_6 | opcode::WRITE_10 | opcode::WRITE_12 | opcode::WRITE_16 => {
+                Command::Write(self.unprotected()?)
+            }
+            opcode::WRITE_ATOMIC_16 => {
+                // A write may not be cut at boundaries: it is atomic as a whole.
+                let extent = Extent { blocks: self.u16(12).into(), ..self.unprotected()? };
+                if self.u16(10) != 0 {
+                    return Err(Sense::INVALID_FIELD_IN_CDB);
+                }
+                Command::WriteAtomic(extent)
+            }
+            opcode::COMPARE_AND_WRITE => {
+                Command::CompareAndWrite(Extent { blocks: self.u8(13).into(), ..self.unprotected()? })
+            }
+            opcode::OR_WRITE_16 => Command::OrWrite(self.unprotected()?),
+            opcode::WRITE_AND_VERIFY_10 | opcode::WRITE_AND_VERIFY_12 | opcode::WRITE_AND_VERIFY_16 => {
+                let extent = self.unprotected()?;
+                match self.bytchk()? {
+                    Bytchk::OneBlock => return Err(Sense::INVALID_FIELD_IN_CDB),
+                    against => Command::WriteAndVerify(extent, against),
+                }
+            }
+            opcode::WRITE_SAME_10 | opcode::WRITE_SAME_16 => self.write_same()?,
+            opcode::UNMAP => {
+                let parameter_bytes = self.u16(7).into();
+                Command::Unmap { anchor: self.has(1, bit::UNMAP_ANCHOR), parameter_bytes }
+            }
             _ => return Ok(None),
         };
         Ok(Some(command))
@@ -410,6 +262,22 @@ impl Cdb {
                 _ => return INVALID_FIELD,
             },
             opcode::MAINTENANCE_IN => self.maintenance_in()?,
+            // Neither extents nor third parties can be reserved.
+            opcode::RESERVE_6 | opcode::RESERVE_10 if self.u8(1) & !LUN_FIELD == 0 => Command::Reserve,
+            opcode::RELEASE_6 | opcode::RELEASE_10 if self.u8(1) & !LUN_FIELD == 0 => Command::Release,
+            opcode::RESERVE_6 | opcode::RESERVE_10 | opcode::RELEASE_6 | opcode::RELEASE_10 => {
+                return INVALID_FIELD;
+            }
+            opcode::PERSISTENT_RESERVE_IN => Command::PersistentReserveIn {
+                action: ReserveIn::of(self.service_action()).ok_or(Sense::INVALID_FIELD_IN_CDB)?,
+                allocation: self.u16(7).into(),
+            },
+            opcode::PERSISTENT_RESERVE_OUT => Command::PersistentReserveOut(ReserveOut {
+                action: ReserveAction::of(self.service_action()).ok_or(Sense::INVALID_FIELD_IN_CDB)?,
+                scope: self.u8(2) >> 4,
+                kind: self.u8(2) & RESERVATION_TYPE,
+                parameter_bytes: self.u32(5),
+            }),
             _ => return Err(Sense::INVALID_OPERATION_CODE),
         })
     }
@@ -445,6 +313,14 @@ impl Cdb {
                 service_action: self.u16(4),
                 allocation: self.u32(6),
             })),
+            service_action::REPORT_TARGET_PORT_GROUPS => {
+                let extended = match self.u8(1) >> 5 {
+                    0 => false,
+                    1 => true,
+                    _ => return INVALID_FIELD,
+                };
+                Ok(Command::ReportTargetPortGroups { extended, allocation: self.u32(6) })
+            }
             service_action::REPORT_SUPPORTED_TASK_MANAGEMENT_FUNCTIONS => {
                 let (extended, allocation) = (self.has(2, bit::REPD), self.u32(6));
                 Ok(Command::ReportTaskManagement { extended, allocation })
@@ -471,70 +347,7 @@ impl Command {
         // (NORMACA = 0).
         if cdb.has(cdb.form.bytes() - 1, bit::NACA) { INVALID_FIELD } else { Ok(command) }
     }
-
-    /// True when it changes the medium, which a write-protected unit refuses.
-    pub fn writes(&self) -> bool {
-        matches!(
-            self,
-            Command::Write(_)
-                | Command::WriteAndVerify(..)
-                | Command::WriteSame { .. }
-                | Command::Unmap { .. }
-        )
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report_opcodes::SUPPORTED;
-    use proptest::prelude::*;
-
-    #[test]
-    fn extents_of_every_form() {
-        let parse = |bytes: &[u8]| Command::parse(bytes).unwrap();
-        assert_eq!(parse(&[0x08, 0xFF, 2, 3, 0, 0]), Command::Read(Extent { lba: 0x1F_0203, blocks: 256 }));
-        assert_eq!(
-            parse(&[0x2A, 0x08, 0, 0, 0, 9, 0, 1, 2, 0]),
-            Command::Write(Extent { lba: 9, blocks: 0x102 })
-        );
-        assert_eq!(
-            parse(&[0xA8, 0, 0, 0, 1, 0, 0, 0, 0, 7, 0, 0]),
-            Command::Read(Extent { lba: 256, blocks: 7 })
-        );
-        assert_eq!(
-            parse(&[0x88, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0]),
-            Command::Read(Extent { lba: 1 << 32, blocks: 8 })
-        );
-    }
-
-    #[test]
-    fn refusals() {
-        let refused = |bytes: &[u8]| Command::parse(bytes).unwrap_err();
-        assert_eq!(refused(&[]), Sense::INVALID_OPERATION_CODE);
-        assert_eq!(refused(&[0x5E; 16]), Sense::INVALID_OPERATION_CODE);
-        assert_eq!(refused(&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0]), Sense::INVALID_FIELD_IN_CDB);
-        assert_eq!(refused(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 4]), Sense::INVALID_FIELD_IN_CDB);
-        assert_eq!(refused(&[0x28, 0, 0, 0]), Sense::INVALID_FIELD_IN_CDB);
-        assert_eq!(refused(&[0x12, 0, 0x80, 0, 36, 0]), Sense::INVALID_FIELD_IN_CDB);
-    }
-
-    #[test]
-    fn every_command_reported_as_supported_parses() {
-        for op in SUPPORTED {
-            let mut cdb = [0; 16];
-            cdb[0] = op.opcode;
-            cdb[1] = op.service_action.unwrap_or(0);
-            // SEND DIAGNOSTIC does nothing but its self-test.
-            cdb[1] |= if op.opcode == 0x1D { 4 } else { 0 };
-            assert!(Command::parse(&cdb[..op.usage.len() + 1]).is_ok(), "{:#x}", op.opcode);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_parse_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
-            let _ = Command::parse(&bytes);
-        }
-    }
-}
+mod tests;

@@ -1,10 +1,10 @@
 //! Executing commands on a device.
 
 use crate::{
-    cdb::{Bytchk, Command, Extent},
+    command::{Bytchk, Command, Extent},
     data_out::{concat, total, truncate},
     geometry::Geometry,
-    inquiry, limits, log, mode, provision,
+    inquiry, limits, log, mode, modify, provision,
     reply::Reply,
     report_opcodes,
     sense::Sense,
@@ -18,7 +18,8 @@ use quoin_world::Slice;
 ///
 /// `data` is what the initiator sent, at most `out_bytes`, in slices cut at multiples of 512 bytes;
 /// `in_limit_bytes` is what it is willing to take. REPORT LUNS, REQUEST SENSE and MODE SELECT are the target's to
-/// answer: here they see this unit as number 0, without a sense, and change nothing.
+/// answer: here they see this unit as number 0, without a sense, and change nothing. Commands about reservations and target
+/// ports fail here.
 pub async fn execute<D: BlockDevice>(
     command: Command,
     device: &D,
@@ -30,6 +31,9 @@ pub async fn execute<D: BlockDevice>(
     let outcome = match command {
         Command::Read(extent) => read(device, geometry, extent, in_limit_bytes).await,
         Command::Write(extent) => write(device, geometry, extent, data).await,
+        Command::WriteAtomic(extent) => write_atomic(device, geometry, extent, data).await,
+        Command::CompareAndWrite(extent) => modify::compare_and_write(device, geometry, extent, &data).await,
+        Command::OrWrite(extent) => modify::or_write(device, geometry, extent, &data).await,
         Command::WriteAndVerify(extent, against) => {
             write_and_verify(device, geometry, extent, against, data).await
         }
@@ -59,7 +63,12 @@ pub async fn execute<D: BlockDevice>(
         | Command::ReportTaskManagement { .. }
         | Command::ReadDefectData { .. }
         | Command::PreFetch(_)
-        | Command::SynchronizeCache(_) => tell(command, device, geometry, unit),
+        | Command::SynchronizeCache(_)
+        | Command::Reserve
+        | Command::Release
+        | Command::PersistentReserveIn { .. }
+        | Command::PersistentReserveOut(_)
+        | Command::ReportTargetPortGroups { .. } => tell(command, device, geometry, unit),
     };
     let reply = outcome.unwrap_or_else(Reply::check);
     assert!(
@@ -106,9 +115,17 @@ fn tell<D: BlockDevice>(
         | Command::ModeSelect(_)
         | Command::PreFetch(_)
         | Command::SynchronizeCache(_) => return Ok(Reply::good()),
-        // `execute` gives these to the device.
-        Command::Read(_)
+        // The target answers these, who knows of initiators and ports; `execute` gives the others to the device.
+        Command::Reserve
+        | Command::Release
+        | Command::PersistentReserveIn { .. }
+        | Command::PersistentReserveOut(_)
+        | Command::ReportTargetPortGroups { .. }
+        | Command::Read(_)
         | Command::Write(_)
+        | Command::WriteAtomic(_)
+        | Command::CompareAndWrite(_)
+        | Command::OrWrite(_)
         | Command::WriteAndVerify(..)
         | Command::Verify(..)
         | Command::WriteSame { .. }
@@ -148,6 +165,23 @@ async fn write<D: BlockDevice>(
     truncate(&mut data, whole);
     if whole > 0 {
         device.write(range.offset, data).await.map_err(geometry.sense_of())?;
+    }
+    Ok(Reply { wanted_bytes: range.len, ..Reply::good() })
+}
+
+/// All of it or nothing: less than the command says is not written.
+async fn write_atomic<D: BlockDevice>(
+    device: &D,
+    geometry: Geometry,
+    extent: Extent,
+    data: Vec<Slice>,
+) -> Result<Reply, Sense> {
+    let range = geometry.range(extent)?;
+    if total(&data) < range.len {
+        return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
+    }
+    if !range.is_empty() {
+        device.write_atomic(range.offset, data).await.map_err(geometry.sense_of())?;
     }
     Ok(Reply { wanted_bytes: range.len, ..Reply::good() })
 }

@@ -1,6 +1,6 @@
 //! The size of a unit, and where its blocks are on the device.
 
-use crate::{cdb::Extent, sense::Sense};
+use crate::{command::Extent, sense::Sense};
 use quoin_base::ByteRange;
 use quoin_volume::{BlockDevice, DeviceError, Provisioning};
 

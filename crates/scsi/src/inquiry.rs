@@ -1,6 +1,6 @@
 //! INQUIRY, vital product data, READ CAPACITY and REPORT LUNS data.
 
-use crate::{cdb, geometry::Geometry, limits, sense::Sense, unit::Port};
+use crate::{cdb, geometry::Geometry, limits, sense::Sense, target_ports, unit::Port};
 use quoin_volume::Provisioning;
 use uuid::Uuid;
 
@@ -45,12 +45,15 @@ fn standard(qualifier_and_type: u8) -> Vec<u8> {
     const VERSION_SPC_4: u8 = 0x06;
     const RESPONSE_DATA_FORMAT: u8 = 0x02;
     const CMDQUE: u8 = 0x02;
+    // TPGS 01b: access states of ports change only by themselves.
+    const IMPLICIT: u8 = 0x10;
     let mut bytes = vec![0; 96];
     bytes[0] = qualifier_and_type;
     bytes[2] = VERSION_SPC_4;
     bytes[3] = RESPONSE_DATA_FORMAT;
     // ADDITIONAL LENGTH: what follows the first five bytes.
     bytes[4] = 91;
+    bytes[5] = IMPLICIT;
     bytes[7] = CMDQUE;
     bytes[8..16].copy_from_slice(VENDOR);
     bytes[16..32].copy_from_slice(PRODUCT);
@@ -160,8 +163,9 @@ fn device_identification(uuid: Uuid, port: &Port) -> Vec<u8> {
     let simple = uuid.simple().to_string();
     designator(&mut out, ASCII, UNIT, kind::T10_VENDOR_ID, &[&VENDOR[..], simple.as_bytes()].concat());
     designator(&mut out, BINARY, UNIT, kind::UUID, &[&[RFC_4122, 0][..], uuid.as_bytes()].concat());
-    let group = [&[0, 0][..], &port.group.to_be_bytes()].concat();
-    designator(&mut out, BINARY, TARGET_PORT, kind::RELATIVE_TARGET_PORT, &group);
+    let relative = [&[0, 0][..], &port.group.to_be_bytes()].concat();
+    designator(&mut out, BINARY, TARGET_PORT, kind::RELATIVE_TARGET_PORT, &relative);
+    let group = [&[0, 0][..], &target_ports::GROUP.to_be_bytes()].concat();
     designator(&mut out, BINARY, TARGET_PORT, kind::TARGET_PORT_GROUP, &group);
     let port_name = name_string(format!("{},t,0x{:04x}", port.target_name, port.group));
     designator(&mut out, UTF8, TARGET_PORT, kind::SCSI_NAME_STRING, &port_name);
@@ -187,6 +191,7 @@ fn block_limits(geometry: Geometry) -> Vec<u8> {
     let mut page = [0; 64];
     // WRITE SAME of 0 blocks is refused.
     page[4] = WSNZ;
+    page[5] = limits::COMPARED_BLOCKS;
     page[6..8].copy_from_slice(&(blocks(limits::PHYSICAL_BLOCK_BYTES) as u16).to_be_bytes());
     page[8..12].copy_from_slice(&blocks32(limits::TRANSFER_BYTES));
     page[12..16].copy_from_slice(&blocks32(limits::OPTIMAL_TRANSFER_BYTES));
@@ -195,6 +200,8 @@ fn block_limits(geometry: Geometry) -> Vec<u8> {
     page[28..32].copy_from_slice(&blocks32(limits::PHYSICAL_BLOCK_BYTES));
     // With alignment 0.
     page[32] = UGAVALID;
+    // Atomic writes may begin anywhere and are of any length up to this.
+    page[44..48].copy_from_slice(&blocks32(limits::ATOMIC_BYTES));
     page[36..44].copy_from_slice(&blocks(limits::WRITE_SAME_BYTES).to_be_bytes());
     page[4..].to_vec()
 }

@@ -5,10 +5,11 @@
 //! that the device hardened it, since there is no volatile cache (WCE = 0); limits and provisioning are
 //! advertised as they are enforced ([`limits`]).
 //!
-//! Does not know: logical unit numbers, unit attentions, initiators (the target's business), transports,
-//! reservations, third-party copy. Assumes of the device: what its trait says, nothing more.
+//! Does not know: logical unit numbers, unit attentions, initiators and who has reserved what (the target's business),
+//! transports, third-party copy. Assumes of the device: what its trait says, nothing more.
 
 mod cdb;
+mod command;
 mod data_out;
 mod execute;
 mod geometry;
@@ -16,21 +17,29 @@ mod inquiry;
 pub mod limits;
 mod log;
 mod mode;
+mod modify;
 mod opcode;
+mod persistent_reserve;
 mod provision;
 mod reply;
 mod report_opcodes;
 mod sense;
+mod target_ports;
 mod transfer;
 mod unit;
 
-pub use cdb::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, ReportOpcodes};
+pub use command::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, Needs, ReportOpcodes};
 pub use execute::execute;
 pub use geometry::Geometry;
 pub use inquiry::{no_unit_inquiry, report_luns};
 pub use mode::mode_select;
+pub use persistent_reserve::{
+    InitiatorPort, Registration, ReservationType, ReserveAction, ReserveIn, ReserveOut, ReserveParameters,
+    read_full_status, read_keys, read_reservation, reserve_capabilities,
+};
 pub use reply::Reply;
 pub use sense::{Sense, SenseKey, Status};
+pub use target_ports::target_port_groups;
 pub use transfer::Transfer;
 pub use unit::{Modes, Port, Unit};
 

@@ -14,6 +14,12 @@ pub const UNMAP_BYTES: u64 = 512 * MIB;
 pub const UNMAP_DESCRIPTORS: u32 = 256;
 /// Most bytes one WRITE SAME covers (MAXIMUM WRITE SAME LENGTH).
 pub const WRITE_SAME_BYTES: u64 = 32 * MIB;
+/// Most bytes one ORWRITE changes, and one COMPARE AND WRITE compares and writes.
+pub const MODIFIED_BYTES: u64 = MIB;
+/// Most blocks of one COMPARE AND WRITE (MAXIMUM COMPARE AND WRITE LENGTH): its CDB has no room for more.
+pub const COMPARED_BLOCKS: u8 = 255;
+/// Most bytes one WRITE ATOMIC writes (MAXIMUM ATOMIC TRANSFER LENGTH).
+pub const ATOMIC_BYTES: u64 = 128 * KIB;
 /// The set in which thresholds of used space are counted.
 pub const THRESHOLD_SET_BYTES: u64 = MIB;
 /// Longest parameter list taken with any command other than those that move blocks.
@@ -23,6 +29,7 @@ const LONGEST_BLOCK_BYTES: u64 = 4096;
 const _: () = assert!(TRANSFER_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
 const _: () = assert!(WRITE_SAME_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
 const _: () = assert!(UNMAP_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
+const _: () = assert!(COMPARED_BLOCKS as u64 * LONGEST_BLOCK_BYTES <= MODIFIED_BYTES);
 const _: () = assert!(OPTIMAL_TRANSFER_BYTES.is_multiple_of(PHYSICAL_BLOCK_BYTES));
 
 /// What READ CAPACITY (10), which has no allocation length, answers.

@@ -1,6 +1,6 @@
 //! LOG SENSE (SPC-4 §6.8, §7.3): which pages there are, and informational exceptions, of which there are none.
 
-use crate::{cdb::LogSense, sense::Sense};
+use crate::{command::LogSense, sense::Sense};
 
 const SUPPORTED: u8 = 0x00;
 const SUBPAGES: u8 = 0xFF;

@@ -4,7 +4,7 @@
 //! a reset of the unit brings both back to 0.
 
 use crate::{
-    cdb::{ModeSelect, ModeSense},
+    command::{ModeSelect, ModeSense},
     geometry::Geometry,
     limits,
     sense::Sense,

@@ -1,7 +1,7 @@
 //! Logical block provisioning (SBC-3 §4.7): WRITE SAME, UNMAP and GET LBA STATUS.
 
 use crate::{
-    cdb::Extent,
+    command::Extent,
     data_out::{concat, total},
     geometry::Geometry,
     limits,

@@ -30,6 +30,11 @@ impl Reply {
         Self { status: Status::CheckCondition, sense: Some(sense), ..Self::good() }
     }
 
+    /// RESERVATION CONFLICT.
+    pub fn conflict() -> Self {
+        Self { status: Status::ReservationConflict, ..Self::good() }
+    }
+
     /// REQUEST SENSE's answer with `sense` as its parameter data, in descriptor or fixed format.
     pub fn request_sense(sense: Sense, descriptor: bool, allocation: u32) -> Self {
         Self::parameters(sense.data(descriptor), allocation)

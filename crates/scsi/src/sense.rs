@@ -12,6 +12,8 @@ pub enum Status {
     CheckCondition = 0x02,
     /// Try again later.
     Busy = 0x08,
+    /// Another initiator has reserved the unit.
+    ReservationConflict = 0x18,
     /// No room for another command.
     TaskSetFull = 0x28,
 }
@@ -68,14 +70,19 @@ senses! {
     INVALID_FIELD_IN_CDB = IllegalRequest, 0x24, 0x00;
     LUN_NOT_SUPPORTED = IllegalRequest, 0x25, 0x00;
     INVALID_FIELD_IN_PARAMETER_LIST = IllegalRequest, 0x26, 0x00;
+    INVALID_RELEASE_OF_PERSISTENT_RESERVATION = IllegalRequest, 0x26, 0x04;
     INVALID_MESSAGE_ERROR = IllegalRequest, 0x49, 0x00;
     SAVING_NOT_SUPPORTED = IllegalRequest, 0x39, 0x00;
     MEDIUM_MAY_HAVE_CHANGED = UnitAttention, 0x28, 0x00;
     POWER_ON_OCCURRED = UnitAttention, 0x29, 0x01;
     DEVICE_RESET_OCCURRED = UnitAttention, 0x29, 0x03;
     MODE_PARAMETERS_CHANGED = UnitAttention, 0x2A, 0x01;
+    RESERVATIONS_PREEMPTED = UnitAttention, 0x2A, 0x03;
+    RESERVATIONS_RELEASED = UnitAttention, 0x2A, 0x04;
+    REGISTRATIONS_PREEMPTED = UnitAttention, 0x2A, 0x05;
     CAPACITY_CHANGED = UnitAttention, 0x2A, 0x09;
     THIN_PROVISIONING_SOFT_THRESHOLD_REACHED = UnitAttention, 0x38, 0x07;
+    COMMANDS_CLEARED_BY_ANOTHER_INITIATOR = UnitAttention, 0x2F, 0x00;
     INQUIRY_DATA_CHANGED = UnitAttention, 0x3F, 0x03;
     REPORTED_LUNS_CHANGED = UnitAttention, 0x3F, 0x0E;
     WRITE_PROTECTED = DataProtect, 0x27, 0x00;

@@ -1,7 +1,7 @@
 //! What a command moves: known, and checked against the unit, before any data is asked for.
 
 use crate::{
-    cdb::{Bytchk, Command},
+    command::{Bytchk, Command},
     geometry::Geometry,
     limits,
     sense::Sense,
@@ -28,15 +28,68 @@ impl Command {
     /// LENGTH ERROR if it asks for more than [`limits`] allow, for anchored blocks of a thin unit, or for
     /// less than an answer's header.
     pub fn transfer(&self, geometry: Geometry) -> Result<Transfer, Sense> {
+        let data_in = |in_bytes: u32| Transfer { in_bytes: in_bytes.into(), ..Transfer::default() };
+        let data_out = |out_bytes: u32| Transfer { out_bytes: out_bytes.into(), ..Transfer::default() };
+        if let Some(transfer) = self.transfer_of_blocks(geometry)? {
+            return Ok(transfer);
+        }
+        Ok(match *self {
+            Command::PersistentReserveOut(request) => {
+                request.check()?;
+                data_out(request.parameter_bytes)
+            }
+            Command::TestUnitReady
+            | Command::StartStopUnit
+            | Command::SendDiagnostic
+            | Command::Reserve
+            | Command::Release => Transfer::default(),
+            Command::ReadCapacity10 => data_in(limits::READ_CAPACITY_10_BYTES),
+            Command::GetLbaStatus { lba, .. } if lba >= geometry.blocks() => {
+                return Err(Sense::LBA_OUT_OF_RANGE);
+            }
+            Command::GetLbaStatus { allocation, .. }
+            | Command::RequestSense { allocation, .. }
+            | Command::Inquiry { allocation, .. }
+            | Command::ReportLuns { allocation, .. }
+            | Command::ReadDefectData { allocation, .. }
+            | Command::PersistentReserveIn { allocation, .. }
+            | Command::ReportTargetPortGroups { allocation, .. }
+            | Command::ReadCapacity16 { allocation } => data_in(allocation),
+            Command::ReportTaskManagement { extended, allocation } => {
+                // SPC-4 §6.35: the header must have room.
+                if allocation < if extended { 16 } else { 4 } {
+                    return Err(Sense::INVALID_FIELD_IN_CDB);
+                }
+                data_in(allocation)
+            }
+            Command::LogSense(request) => data_in(request.allocation),
+            Command::ModeSense(request) => data_in(request.allocation),
+            Command::ReportOpcodes(request) => data_in(request.allocation),
+            // Moved blocks, which was answered above.
+            _ => return Err(Sense::INTERNAL_TARGET_FAILURE),
+        })
+    }
+
+    /// The same for a command about blocks; `None` for one about the unit.
+    fn transfer_of_blocks(&self, geometry: Geometry) -> Result<Option<Transfer>, Sense> {
         let data_in = |in_bytes| Transfer { in_bytes, ..Transfer::default() };
         let data_out = |out_bytes| Transfer { out_bytes, ..Transfer::default() };
         let block = u64::from(geometry.block_bytes);
-        Ok(match *self {
+        Ok(Some(match *self {
             Command::Read(extent) => data_in(geometry.range_within(extent, limits::TRANSFER_BYTES)?.len),
             Command::Write(extent)
             | Command::WriteAndVerify(extent, _)
             | Command::Verify(extent, Bytchk::Data) => {
                 data_out(geometry.range_within(extent, limits::TRANSFER_BYTES)?.len)
+            }
+            Command::OrWrite(extent) => data_out(geometry.range_within(extent, limits::MODIFIED_BYTES)?.len),
+            Command::WriteAtomic(extent) => {
+                data_out(geometry.range_within(extent, limits::ATOMIC_BYTES)?.len)
+            }
+            // What is compared, and what is written.
+            Command::CompareAndWrite(extent) => {
+                let range = geometry.range_within(extent, limits::MODIFIED_BYTES)?;
+                Transfer { is_exact: true, ..data_out(2 * range.len) }
             }
             Command::Verify(extent, Bytchk::OneBlock) => {
                 data_out(if geometry.range(extent)?.is_empty() { 0 } else { block })
@@ -64,27 +117,7 @@ impl Command {
             }
             Command::Unmap { parameter_bytes, .. } => data_out(parameter_bytes.into()),
             Command::ModeSelect(request) => data_out(request.parameter_bytes.into()),
-            Command::TestUnitReady | Command::StartStopUnit | Command::SendDiagnostic => Transfer::default(),
-            Command::ReadCapacity10 => data_in(limits::READ_CAPACITY_10_BYTES.into()),
-            Command::GetLbaStatus { lba, .. } if lba >= geometry.blocks() => {
-                return Err(Sense::LBA_OUT_OF_RANGE);
-            }
-            Command::GetLbaStatus { allocation, .. }
-            | Command::RequestSense { allocation, .. }
-            | Command::Inquiry { allocation, .. }
-            | Command::ReportLuns { allocation, .. }
-            | Command::ReadDefectData { allocation, .. }
-            | Command::ReadCapacity16 { allocation } => data_in(allocation.into()),
-            Command::ReportTaskManagement { extended, allocation } => {
-                // SPC-4 §6.35: the header must have room.
-                if allocation < if extended { 16 } else { 4 } {
-                    return Err(Sense::INVALID_FIELD_IN_CDB);
-                }
-                data_in(allocation.into())
-            }
-            Command::LogSense(request) => data_in(request.allocation.into()),
-            Command::ModeSense(request) => data_in(request.allocation.into()),
-            Command::ReportOpcodes(request) => data_in(request.allocation.into()),
-        })
+            _ => return Ok(None),
+        }))
     }
 }

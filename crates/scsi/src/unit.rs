@@ -1,6 +1,6 @@
 //! What a target knows of a unit besides its device.
 
-use crate::{cdb::Command, sense::Sense};
+use crate::{command::Command, sense::Sense};
 
 /// The port through which a unit is reached, for the device identification page.
 #[derive(Clone, PartialEq, Eq, Debug)]

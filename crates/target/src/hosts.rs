@@ -3,8 +3,9 @@
 use crate::{
     Access, Credentials, Lun, Nexus, NexusName, TargetError,
     nexus::{Notice, Shared},
+    reservations::ItNexus,
     traffic::Ledger,
-    unit::{SharedModes, Shown},
+    unit::{Shown, UnitState},
 };
 use parking_lot::Mutex;
 use quoin_scsi::{Port, Sense};
@@ -19,8 +20,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// The target portal group of every portal: there is one.
-const PORTAL_GROUP: u16 = 1;
+/// The target portal group of the only portal, if there is but one.
+const FIRST_PORT: u16 = 1;
 
 pub(crate) struct Host<D> {
     initiators: BTreeSet<String>,
@@ -32,11 +33,14 @@ pub(crate) struct State<D> {
     hosts: BTreeMap<String, Host<D>>,
     pub(crate) sessions: BTreeMap<NexusName, Arc<Shared>>,
     pub(crate) traffic: Ledger,
+    units: BTreeMap<Uuid, Arc<UnitState>>,
+    /// Target portal groups, which are the target ports: see [`Target::set_ports`].
+    ports: BTreeSet<u16>,
 }
 
 /// A target: its name, hosts, mappings and sessions. Shared by all threads.
 pub struct Target<D> {
-    port: Port,
+    iqn: String,
     pub(crate) state: Mutex<State<D>>,
     /// Counts changes of hosts and mappings.
     version: AtomicU64,
@@ -108,11 +112,13 @@ impl<D: BlockDevice> Target<D> {
     /// A target named `iqn`, without hosts.
     pub fn new(iqn: &str) -> Arc<Self> {
         Arc::new(Self {
-            port: Port { target_name: normal(iqn), group: PORTAL_GROUP },
+            iqn: normal(iqn),
             state: Mutex::new(State {
                 hosts: BTreeMap::new(),
                 sessions: BTreeMap::new(),
                 traffic: Ledger::default(),
+                units: BTreeMap::new(),
+                ports: BTreeSet::from([FIRST_PORT]),
             }),
             version: AtomicU64::new(1),
             sessions_opened: AtomicU64::new(0),
@@ -122,17 +128,27 @@ impl<D: BlockDevice> Target<D> {
 
     /// Its iSCSI name, in lower case.
     pub fn iqn(&self) -> &str {
-        &self.port.target_name
+        &self.iqn
     }
 
-    /// Its port: name and portal group tag.
-    pub fn port(&self) -> &Port {
-        &self.port
+    /// One of its ports: its name and a target portal group, whose tag is the relative identifier of the port, too.
+    pub fn port(&self, group: u16) -> Port {
+        Port { target_name: self.iqn.clone(), group }
+    }
+
+    /// Its ports, by target portal group.
+    pub fn ports(&self) -> Vec<u16> {
+        self.state.lock().ports.iter().copied().collect()
+    }
+
+    /// Makes these its ports. Sessions through others stay.
+    pub fn set_ports(&self, ports: impl IntoIterator<Item = u16>) {
+        self.state.lock().ports = ports.into_iter().collect();
     }
 
     /// True if `name` is this target's.
     pub fn is_named(&self, name: &str) -> bool {
-        normal(name) == self.port.target_name
+        normal(name) == self.iqn
     }
 
     /// Creates a host, or replaces the initiator names and credentials of one. Sessions that are logged in stay.
@@ -204,15 +220,14 @@ impl<D: BlockDevice> Target<D> {
     pub fn map(&self, host: &str, lun: Lun, device: Arc<D>, access: Access) -> Result<(), TargetError> {
         {
             let mut state = self.state.lock();
-            // A volume has the same modes under all its numbers.
-            let modes = state.modes_of(device.uuid());
+            let unit = state.unit_of(&*device);
             let entry = state.host(host)?;
             let other = entry.luns.get(&lun).map(|shown| &shown.device);
             if let Some(other) = other.filter(|other| other.uuid() != device.uuid()) {
                 let (host, volume) = (host.to_string(), other.name());
                 return Err(TargetError::LunTaken { host, lun, volume });
             }
-            entry.luns.insert(lun, Shown { device, access, modes });
+            entry.luns.insert(lun, Shown { device, access, state: unit });
         }
         self.changed();
         Ok(())
@@ -273,7 +288,7 @@ impl<D: BlockDevice> Target<D> {
 
     /// True if a session of this name is there.
     pub fn has_session(&self, name: &NexusName) -> bool {
-        let name = NexusName { initiator: normal(&name.initiator), isid: name.isid };
+        let name = NexusName { initiator: normal(&name.initiator), ..*name };
         self.state.lock().sessions.contains_key(&name)
     }
 
@@ -284,7 +299,8 @@ impl<D: BlockDevice> Target<D> {
         let id = self.sessions_opened.fetch_add(1, Ordering::Relaxed);
         // Where the session counts is decided as it begins.
         let traffic = self.state.lock().traffic_of(&name);
-        let shared = Arc::new(Shared::new(id, name, address, since_ms, traffic));
+        let port = self.port(name.group);
+        let shared = Arc::new(Shared::new(id, (name, port), address, since_ms, traffic));
         self.session_ended
             .until(|| {
                 let mut state = self.state.lock();
@@ -335,6 +351,21 @@ impl<D: BlockDevice> Target<D> {
             .collect()
     }
 
+    /// The nexuses that are there of an initiator.
+    pub(crate) fn nexuses_of(&self, initiator: &str) -> Vec<ItNexus> {
+        let state = self.state.lock();
+        let own = state.sessions.keys().filter(|name| name.initiator == initiator);
+        own.map(NexusName::it_nexus).collect()
+    }
+
+    /// Tells the session of a nexus, if it is there, what happened elsewhere.
+    pub(crate) fn notify(&self, nexus: &ItNexus, notice: Notice) {
+        let name = NexusName { initiator: nexus.initiator.clone(), isid: nexus.isid, group: nexus.port };
+        if let Some(shared) = self.state.lock().sessions.get(&name) {
+            shared.notify(notice);
+        }
+    }
+
     /// Establishes a unit attention for every session but `except`.
     pub(crate) fn announce(&self, unit: Uuid, sense: Sense, except: Option<&Shared>) {
         let state = self.state.lock();
@@ -358,10 +389,15 @@ impl<D> State<D> {
 }
 
 impl<D: BlockDevice> State<D> {
-    /// The modes of a volume: those it has wherever it is shown already.
-    fn modes_of(&self, unit: Uuid) -> Arc<SharedModes> {
-        let shown = self.hosts.values().flat_map(|host| host.luns.values());
-        let modes = shown.filter(|shown| shown.device.uuid() == unit).map(|shown| shown.modes.clone()).next();
-        modes.unwrap_or_default()
+    /// What is known of a volume under whatever number it is shown. Who reserved it stays known while nobody sees it.
+    fn unit_of(&mut self, device: &D) -> Arc<UnitState> {
+        let shown: BTreeSet<_> = self
+            .hosts
+            .values()
+            .flat_map(|host| host.luns.values())
+            .map(|shown| shown.device.uuid())
+            .collect();
+        self.units.retain(|uuid, unit| shown.contains(uuid) || !unit.is_plain());
+        self.units.entry(device.uuid()).or_insert_with(|| Arc::new(UnitState::of(device))).clone()
     }
 }

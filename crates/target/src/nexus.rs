@@ -1,10 +1,10 @@
 //! An I_T nexus: one session of one initiator, its view of the units and their unit attentions.
 
-use crate::{Lun, Target, Traffic, unit::Shown};
+use crate::{Lun, Target, Traffic, reservations::ItNexus, unit::Shown};
 use parking_lot::Mutex;
 use quoin_scsi::{
-    Command, Geometry, ModeSelect, Reply, Sense, Status, Transfer, execute, mode_select, no_unit_inquiry,
-    report_luns,
+    Command, Geometry, ModeSelect, Needs, Port, Reply, Sense, Status, Transfer, execute, mode_select,
+    no_unit_inquiry, report_luns, target_port_groups,
 };
 use quoin_volume::{BlockDevice, Operation, Provisioning, Thresholds};
 use quoin_world::{Event, OneShot, OneShotSender, Slice};
@@ -25,6 +25,14 @@ pub struct NexusName {
     pub initiator: String,
     /// The session's part of the name.
     pub isid: [u8; 6],
+    /// The target portal group through which it came, which is a part of the session's identity.
+    pub group: u16,
+}
+
+impl NexusName {
+    pub(crate) fn it_nexus(&self) -> ItNexus {
+        ItNexus { initiator: self.initiator.clone(), isid: self.isid, port: self.group }
+    }
 }
 
 /// Something that happened elsewhere and that a session must act on.
@@ -34,6 +42,14 @@ pub enum Notice {
     /// A unit is being reset. Pass it to [`Nexus::unit_reset`]; drop `done` when no command of this session
     /// runs on the unit any more.
     UnitReset {
+        /// The volume.
+        unit: Uuid,
+        /// Dropped when done.
+        done: OneShotSender<()>,
+    },
+    /// Another initiator preempted this one and aborts its commands: drop `done` when none of this session runs on the unit any
+    /// more.
+    TasksAborted {
         /// The volume.
         unit: Uuid,
         /// Dropped when done.
@@ -74,6 +90,9 @@ impl Notices {
 pub(crate) struct Shared {
     pub(crate) id: u64,
     pub(crate) name: NexusName,
+    /// The same as reservations name it.
+    pub(crate) it_nexus: ItNexus,
+    pub(crate) port: Port,
     pub(crate) address: String,
     pub(crate) since_ms: u64,
     pub(crate) traffic: Arc<Traffic>,
@@ -85,13 +104,14 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         id: u64,
-        name: NexusName,
+        (name, port): (NexusName, Port),
         address: String,
         since_ms: u64,
         traffic: Arc<Traffic>,
     ) -> Self {
+        let it_nexus = name.it_nexus();
         let (notices, has_notices, event) = (Mutex::default(), AtomicBool::new(false), Event::new());
-        Self { id, name, address, since_ms, traffic, notices, has_notices, event }
+        Self { id, name, it_nexus, port, address, since_ms, traffic, notices, has_notices, event }
     }
 
     pub(crate) fn notify(&self, notice: Notice) {
@@ -160,7 +180,7 @@ impl<D: BlockDevice> Unit<D> {
 
     /// CHECK CONDITION in the format this unit is set to.
     fn refuse(&self, sense: Sense) -> Admission<D> {
-        let descriptor_sense = self.shown.modes.get().descriptor_sense;
+        let descriptor_sense = self.shown.state.modes.get().descriptor_sense;
         Admission::Done(Reply { descriptor_sense, ..Reply::check(sense) })
     }
 
@@ -217,9 +237,9 @@ pub struct Nexus<D: BlockDevice> {
 
 /// A command that its unit agreed to run, once its data is there.
 pub struct Request<D> {
-    target: Arc<Target<D>>,
-    nexus: Arc<Shared>,
-    unit: Shown<D>,
+    pub(crate) target: Arc<Target<D>>,
+    pub(crate) nexus: Arc<Shared>,
+    pub(crate) unit: Shown<D>,
     /// What the host knew of the unit when it was admitted.
     contents: u64,
     command: Command,
@@ -242,23 +262,32 @@ impl<D: BlockDevice> Request<D> {
 
     /// Runs the command with the data the initiator sent; it takes up to `in_limit_bytes`.
     pub async fn run(&self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
-        match self.command {
-            Command::ModeSelect(request) => {
-                let reply = self.select(&request, &data);
-                Reply { descriptor_sense: self.unit.modes.get().descriptor_sense, ..reply }
+        let state = &self.unit.state;
+        // NOTE: looked at again: since it was admitted its data was on the way. It counts as inside until it has ended.
+        let inside = match self.command.needs() {
+            Needs::Nothing => None,
+            needs => Some(state.enter(&self.nexus.it_nexus, needs)),
+        };
+        let reply = match self.command {
+            _ if matches!(inside, Some(None)) => Reply::conflict(),
+            Command::ModeSelect(request) => self.select(&request, &data),
+            Command::Reserve => self.reserve().await,
+            Command::Release => self.release().await,
+            Command::PersistentReserveIn { action, allocation } => self.reserve_in(action, allocation),
+            Command::PersistentReserveOut(request) => self.reserve_out(request, &data).await,
+            Command::ReportTargetPortGroups { extended, allocation } => {
+                let groups = target_port_groups(extended, self.target.ports().into_iter());
+                Reply::parameters(groups, allocation)
             }
+            // It was meant for another medium.
+            _ if self.unit.device.contents() != self.contents => Reply::check(Sense::MEDIUM_MAY_HAVE_CHANGED),
             command => {
-                let modes = self.unit.modes.get();
-                // It was meant for another medium.
-                if self.unit.device.contents() != self.contents {
-                    let descriptor_sense = modes.descriptor_sense;
-                    return Reply { descriptor_sense, ..Reply::check(Sense::MEDIUM_MAY_HAVE_CHANGED) };
-                }
-                let unit =
-                    quoin_scsi::Unit { port: self.target.port(), modes, read_only: self.unit.is_read_only() };
+                let (modes, read_only) = (state.modes.get(), self.unit.is_read_only());
+                let unit = quoin_scsi::Unit { port: &self.nexus.port, modes, read_only };
                 execute(command, &*self.unit.device, unit, data, in_limit_bytes).await
             }
-        }
+        };
+        Reply { descriptor_sense: state.modes.get().descriptor_sense, ..reply }
     }
 
     fn select(&self, request: &ModeSelect, data: &[Slice]) -> Reply {
@@ -270,7 +299,7 @@ impl<D: BlockDevice> Request<D> {
         let geometry = Geometry::of(&*self.unit.device);
         let thresholds = self.unit.device.thresholds().map(Thresholds::bytes);
         let thresholds = thresholds.as_deref();
-        match self.unit.modes.change(|modes| mode_select(request, &list, geometry, thresholds, modes)) {
+        match self.unit.state.modes.change(|modes| mode_select(request, &list, geometry, thresholds, modes)) {
             Ok(changed) => {
                 // The modes are the same for all sessions: the others learn of the change.
                 if changed {
@@ -289,7 +318,12 @@ impl<D: BlockDevice> Request<D> {
         // What counts as a read, a write or an unmap of the volume; commands about the unit do not count.
         let (operation, bytes) = match self.command {
             Command::Read(_) => (Operation::Read, reply.data.iter().map(|slice| slice.len() as u64).sum()),
-            Command::Write(_) | Command::WriteAndVerify(..) => (Operation::Write, self.transfer.out_bytes),
+            Command::Write(_)
+            | Command::WriteAtomic(_)
+            | Command::OrWrite(_)
+            | Command::WriteAndVerify(..) => (Operation::Write, self.transfer.out_bytes),
+            // Half of what is sent is only compared.
+            Command::CompareAndWrite(_) => (Operation::Write, self.transfer.out_bytes / 2),
             Command::WriteSame { extent, .. } => {
                 (Operation::Write, u64::from(extent.blocks) * u64::from(self.unit.device.block_bytes()))
             }
@@ -391,12 +425,17 @@ impl<D: BlockDevice> Nexus<D> {
         // Range and length are checked before protection, so that a command that can never work is not told
         // of the latter.
         let checked = command.and_then(|command| {
-            let (modes, read_only) = (unit.shown.modes.get(), unit.shown.is_read_only());
-            let port = self.target.port();
+            let (modes, read_only) = (unit.shown.state.modes.get(), unit.shown.is_read_only());
             let transfer = command.transfer(geometry)?;
-            quoin_scsi::Unit { port, modes, read_only }.check_protection(&command)?;
+            quoin_scsi::Unit { port: &self.shared.port, modes, read_only }.check_protection(&command)?;
             Ok((command, transfer))
         });
+        // Who is kept out by a reservation is not told more, and sends no data.
+        if let Ok(command) = command
+            && !unit.shown.state.lets(&self.shared.it_nexus, command.needs())
+        {
+            return Ok(Admission::Done(Reply::conflict()));
+        }
         let (command, transfer) = match checked {
             Ok(checked) => checked,
             Err(sense) => return Ok(unit.refuse(sense)),
@@ -442,7 +481,8 @@ impl<D: BlockDevice> Nexus<D> {
     /// resolves one of the returned futures when nothing of it runs on the unit any more.
     pub fn unit_reset(&mut self, unit: Uuid, announce: bool) -> Vec<OneShot<()>> {
         for entry in self.units.values_mut().filter(|entry| entry.uuid() == unit) {
-            entry.shown.modes.reset();
+            entry.shown.state.modes.reset();
+            entry.shown.state.end_reserve(None);
             entry.attentions.retain(|sense| *sense != Sense::DEVICE_RESET_OCCURRED);
             entry.attentions.push_front(Sense::DEVICE_RESET_OCCURRED);
         }
@@ -459,6 +499,9 @@ impl<D: BlockDevice> Nexus<D> {
 
 impl<D: BlockDevice> Drop for Nexus<D> {
     fn drop(&mut self) {
+        for unit in self.units.values() {
+            unit.shown.state.end_reserve(Some(&self.shared.it_nexus));
+        }
         self.target.disconnect(&self.shared);
     }
 }

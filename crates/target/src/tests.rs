@@ -16,6 +16,8 @@ use std::{
 };
 use uuid::Uuid;
 
+mod reserve;
+
 const HOST: &str = "iqn.2026-11.test:h";
 const READY: [u8; 6] = [0; 6];
 
@@ -37,7 +39,7 @@ fn device(number: u128) -> Arc<RamDevice> {
 }
 
 fn connect(target: &Arc<Target<RamDevice>>, initiator: &str, session: u8) -> Nexus<RamDevice> {
-    let name = NexusName { initiator: initiator.into(), isid: [0, 0, 0, 0, 0, session] };
+    let name = NexusName { initiator: initiator.into(), isid: [0, 0, 0, 0, 0, session], group: 1 };
     now(target.connect(name, "127.0.0.1:9".into(), 5))
 }
 
@@ -179,7 +181,7 @@ fn thresholds_of_space_and_another_kind_are_attentions_for_every_session() {
 fn a_second_login_waits_for_the_first_session_to_end() {
     let target = one_host();
     let old = connect(&target, HOST, 1);
-    let name = NexusName { initiator: HOST.to_uppercase(), isid: [0, 0, 0, 0, 0, 1] };
+    let name = NexusName { initiator: HOST.to_uppercase(), isid: [0, 0, 0, 0, 0, 1], group: 1 };
     let mut second = Box::pin(target.connect(name.clone(), "127.0.0.1:10".into(), 6));
     assert!(second.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     assert!(target.has_session(&name));

@@ -1,10 +1,16 @@
-//! A unit as the target keeps it: a device, how a host may use it, and what MODE SELECT has changed of it.
+//! A unit as the target keeps it: a device, how a host may use it, what MODE SELECT has changed of it, and who has reserved it.
 
-use quoin_scsi::Modes;
+use crate::{
+    inside::{Entered, Inside},
+    reservations::{ItNexus, Reservations},
+};
+use parking_lot::Mutex;
+use quoin_scsi::{Modes, Needs};
 use quoin_volume::BlockDevice;
+use quoin_world::AsyncMutex;
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, Ordering},
+    atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
 /// What a host may do with a unit.
@@ -31,7 +37,7 @@ impl Access {
     }
 }
 
-/// The modes of a volume, one for all who see it.
+/// The modes of a volume.
 #[derive(Default, Debug)]
 pub(crate) struct SharedModes(AtomicU8);
 
@@ -69,11 +75,91 @@ impl SharedModes {
     }
 }
 
+/// What is known of a volume beside its device, one for all who see it.
+pub(crate) struct UnitState {
+    pub(crate) modes: SharedModes,
+    reservations: Mutex<Reservations>,
+    /// As [`Reservations::is_open`] says: most requests look at nothing else.
+    restricts: AtomicBool,
+    /// Requests that are being executed.
+    inside: Inside,
+    /// Held by the one who changes reservations; only the end of a RESERVE does not wait for it.
+    pub(crate) changing: AsyncMutex,
+}
+
+impl UnitState {
+    /// As the device keeps it.
+    pub(crate) fn of(device: &impl BlockDevice) -> Self {
+        let kept = device.kept_reservations().map(|bytes| Reservations::from_kept(&bytes));
+        let reservations = match kept.transpose() {
+            Ok(kept) => kept.unwrap_or_default(),
+            Err(why) => {
+                tracing::error!(
+                    volume = device.name(),
+                    why,
+                    "its reservations cannot be read; it has none now"
+                );
+                Reservations::default()
+            }
+        };
+        Self {
+            modes: SharedModes::default(),
+            restricts: AtomicBool::new(!reservations.is_open()),
+            reservations: Mutex::new(reservations),
+            inside: Inside::default(),
+            changing: AsyncMutex::new(),
+        }
+    }
+
+    /// Whether its reservations let a nexus do what needs this.
+    pub(crate) fn lets(&self, nexus: &ItNexus, needs: Needs) -> bool {
+        !self.restricts.load(Ordering::SeqCst) || self.reservations.lock().lets(nexus, needs)
+    }
+
+    /// Goes in to do what needs this; `None` if reservations keep the nexus out. Whoever was let in is waited for by a change that
+    /// would have kept it out.
+    pub(crate) fn enter(&self, nexus: &ItNexus, needs: Needs) -> Option<Entered<'_>> {
+        // NOTE: counted first.
+        let entered = self.inside.enter();
+        self.lets(nexus, needs).then_some(entered)
+    }
+
+    pub(crate) fn reservations(&self) -> Reservations {
+        self.reservations.lock().clone()
+    }
+
+    /// Makes them what they have become. To be called by the one who changes them.
+    pub(crate) fn set_reservations(&self, reservations: Reservations) {
+        let mut current = self.reservations.lock();
+        *current = reservations;
+        self.restricts.store(!current.is_open(), Ordering::SeqCst);
+    }
+
+    /// Waits until nothing is done any more that was begun before now. To be called by the one who changes reservations.
+    pub(crate) async fn settle(&self) {
+        self.inside.settle().await;
+    }
+
+    /// Ends what RESERVE did: for one whose session ends, or for all at a reset.
+    pub(crate) fn end_reserve(&self, nexus: Option<&ItNexus>) {
+        if self.restricts.load(Ordering::SeqCst) {
+            let mut current = self.reservations.lock();
+            current.end_reserve(nexus);
+            self.restricts.store(!current.is_open(), Ordering::SeqCst);
+        }
+    }
+
+    /// Whether it would be the same if it were made anew.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.modes.get() == Modes::default() && self.reservations.lock().is_empty()
+    }
+}
+
 /// A volume shown to a host.
 pub(crate) struct Shown<D> {
     pub(crate) device: Arc<D>,
     pub(crate) access: Access,
-    pub(crate) modes: Arc<SharedModes>,
+    pub(crate) state: Arc<UnitState>,
 }
 
 impl<D: BlockDevice> Shown<D> {
@@ -85,6 +171,6 @@ impl<D: BlockDevice> Shown<D> {
 
 impl<D> Clone for Shown<D> {
     fn clone(&self) -> Self {
-        Self { device: self.device.clone(), access: self.access, modes: self.modes.clone() }
+        Self { device: self.device.clone(), access: self.access, state: self.state.clone() }
     }
 }

@@ -54,12 +54,34 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn thresholds(&self) -> Option<&Thresholds> {
         None
     }
+    /// What was kept last by [`BlockDevice::keep_reservations`].
+    fn kept_reservations(&self) -> Option<Vec<u8>> {
+        None
+    }
+    /// Keeps what is to be known of its reservations after a restart, hardened on return; `None`: nothing.
+    fn keep_reservations(
+        &self,
+        reservations: Option<Vec<u8>>,
+    ) -> impl Future<Output = Result<(), DeviceError>> + Send;
     /// Reads a range: the slices, one after the other, are its content. Unmapped blocks read as zeroes.
     fn read(&self, range: ByteRange) -> impl Future<Output = Result<Vec<Slice>, DeviceError>> + Send;
     /// Writes the slices one after the other from byte `offset` on. Each slice starts at a multiple of 512
     /// bytes in memory (as [`Slice`]s of a [`quoin_world::Buf`] cut at multiples of 512 do) and is a
     /// multiple of 512 bytes long.
     fn write(&self, offset: u64, data: Vec<Slice>) -> impl Future<Output = Result<(), DeviceError>> + Send;
+    /// The same, for up to 128 KiB, all of it or nothing: whoever reads it, and whenever power fails.
+    fn write_atomic(
+        &self,
+        offset: u64,
+        data: Vec<Slice>,
+    ) -> impl Future<Output = Result<(), DeviceError>> + Send;
+    /// Shows `change` the bytes of a range, at most 1 MiB, and writes them as it leaves them if it returns true. Nobody else
+    /// writes to the range meanwhile.
+    fn modify(
+        &self,
+        range: ByteRange,
+        change: impl FnOnce(&mut [u8]) -> bool + Send,
+    ) -> impl Future<Output = Result<(), DeviceError>> + Send;
     /// Writes any bytes, parts of logical blocks included. Whatever else is written to these blocks at the same time, by
     /// whichever front end, stays; a restore or refresh comes before or after it.
     fn write_bytes(&self, offset: u64, data: Buf) -> impl Future<Output = Result<(), DeviceError>> + Send;

@@ -28,6 +28,7 @@ mod part;
 mod record;
 mod recycle_bin;
 mod reduction;
+mod reserved;
 mod retention;
 mod retention_clock;
 mod slot;
@@ -51,7 +52,7 @@ pub use instruments::{Instruments, InstrumentsSnapshot, Operation, OperationSnap
 pub use limits::{COPIES_MAX, MAX_SIZE_BYTES, MEMBERS_MAX};
 pub use name::{BadName, NAME_LEN_MAX, check_name};
 pub use origin::{Origin, OriginKind, SetOf};
-pub use record::{TAGS_OBJECT, VOLUME_OBJECT};
+pub use record::{RESERVATIONS_OBJECT, TAGS_OBJECT, VOLUME_OBJECT};
 pub use recycle_bin::Recovery;
 pub use retention::{RetentionState, immutable_snapshots};
 pub use retention_clock::{CLOCK_OBJECT, ClockMark, RETAIN_MAX, RetentionClock};

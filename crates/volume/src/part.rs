@@ -1,4 +1,4 @@
-//! Writes of any bytes of a volume.
+//! Writes that read what they change: of any bytes of a volume, and of what depends on what is there.
 //!
 //! The pool writes whole sectors. The parts of its first and last sector that a write does not cover are read and
 //! written back with it. Another write to those sectors in between would be undone, so the writer holds them
@@ -37,6 +37,27 @@ impl Volume {
         let at = (range.offset - wide.offset) as usize;
         whole.as_mut_slice()[at..at + data.len()].copy_from_slice(&data);
         pool.write(self.id(), wide.offset, vec![whole.into_slice()]).await.map_err(failed)
+    }
+
+    /// Writes a range of whole sectors as `change` leaves it, if that returns true.
+    pub(crate) async fn write_changed(
+        &self,
+        range: ByteRange,
+        change: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<(), DeviceError> {
+        let _pass = self.enter_to_write_alone(range).await?;
+        let pool = self.writable_pool_for(range)?;
+        let failed = |error| self.device_error(range, error);
+        let mut bytes = Buf::zeroed(range.len as usize);
+        let mut at = 0;
+        for slice in pool.read(self.id(), range).await.map_err(failed)? {
+            bytes.as_mut_slice()[at..at + slice.len()].copy_from_slice(&slice);
+            at += slice.len();
+        }
+        if !change(bytes.as_mut_slice()) {
+            return Ok(());
+        }
+        pool.write(self.id(), range.offset, vec![bytes.into_slice()]).await.map_err(failed)
     }
 }
 

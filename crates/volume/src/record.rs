@@ -16,6 +16,8 @@ use uuid::Uuid;
 pub const VOLUME_OBJECT: ObjectKind = ObjectKind(1);
 /// The kind of catalog object that holds a volume's tags; the key is the volume's, the value JSON.
 pub const TAGS_OBJECT: ObjectKind = ObjectKind(7);
+/// The kind of catalog object that holds a volume's reservations; the key is the volume's, the value JSON.
+pub const RESERVATIONS_OBJECT: ObjectKind = ObjectKind(14);
 
 const RECORD_VERSION: u32 = 3;
 
@@ -139,7 +141,7 @@ impl VolumeRecord {
 
     /// Removes it.
     pub(crate) fn delete(&self, tx: Transaction) -> Transaction {
-        let tx = tx.delete(VOLUME_OBJECT, &key(self.id));
+        let tx = tx.delete(VOLUME_OBJECT, &key(self.id)).delete(RESERVATIONS_OBJECT, &key(self.id));
         if self.labels.tags.is_empty() { tx } else { tx.delete(TAGS_OBJECT, &key(self.id)) }
     }
 

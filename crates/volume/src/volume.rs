@@ -4,7 +4,7 @@ use crate::{
     BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
     VolumeError, marking::Marking, record::VolumeRecord,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use quoin_base::{ByteRange, Compression, Extent, SECTOR_BYTES, VolumeId};
 use quoin_drive::DriveError;
 use quoin_pool::{Pool, PoolError, VolumeStats};
@@ -46,6 +46,8 @@ pub struct Volume {
     contents: AtomicU64,
     pub(crate) gate: Gate,
     pub(crate) marking: Marking,
+    /// What front ends have to know after a restart of who reserved it.
+    pub(crate) reservations: Mutex<Option<Vec<u8>>>,
 }
 
 impl Volume {
@@ -70,6 +72,7 @@ impl Volume {
             contents: AtomicU64::new(0),
             gate: Gate::default(),
             marking,
+            reservations: Mutex::default(),
         }
     }
 
@@ -266,7 +269,7 @@ impl Volume {
         Ok(())
     }
 
-    fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
+    pub(crate) fn pool_for(&self, range: ByteRange) -> Result<Arc<Pool>, DeviceError> {
         // What keeps the volume from any I/O, then whether the range is within it.
         if self.deleted.load(Ordering::Acquire) {
             return Err(DeviceError::Deleted { volume: self.name() });
@@ -360,6 +363,29 @@ impl BlockDevice for Volume {
         let _pass = self.enter_to_write(range).await?;
         let pool = self.writable_pool_for(range)?;
         pool.write(self.id, offset, data).await.map_err(|e| self.device_error(range, e))
+    }
+
+    async fn write_atomic(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {
+        let range = ByteRange::new(offset, data.iter().map(|slice| slice.len() as u64).sum());
+        let _pass = self.enter_to_write(range).await?;
+        let pool = self.writable_pool_for(range)?;
+        pool.write_atomic(self.id, offset, data).await.map_err(|e| self.device_error(range, e))
+    }
+
+    async fn modify(
+        &self,
+        range: ByteRange,
+        change: impl FnOnce(&mut [u8]) -> bool + Send,
+    ) -> Result<(), DeviceError> {
+        if range.is_empty() { Ok(()) } else { self.write_changed(range, change).await }
+    }
+
+    fn kept_reservations(&self) -> Option<Vec<u8>> {
+        self.reservations.lock().clone()
+    }
+
+    async fn keep_reservations(&self, reservations: Option<Vec<u8>>) -> Result<(), DeviceError> {
+        self.put_reservations(reservations).await
     }
 
     async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {

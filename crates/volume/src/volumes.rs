@@ -7,7 +7,7 @@ use crate::{
     group::Groups,
     known::{Bin, Known},
     marking::Marking,
-    record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
+    record::{RESERVATIONS_OBJECT, TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord, key},
     reduction::reduce,
     retention_clock::RetentionClock,
 };
@@ -68,6 +68,7 @@ impl Volumes {
             .collect::<Result<Vec<_>, _>>()?;
         // NOTE: all is read before anything changes. An object that cannot be read leaves all as it was.
         let (groups, copies) = (Groups::read(pool)?, read_copies(pool)?);
+        let mut reservations: BTreeMap<_, _> = pool.list(RESERVATIONS_OBJECT).into_iter().collect();
         self.restore_clock(pool, &records)?;
         // Those in the recycle bin apart from the others.
         let (binned, records): (Vec<_>, Vec<_>) =
@@ -89,6 +90,7 @@ impl Volumes {
                     volume
                 }
             };
+            volume.restore_reservations(reservations.remove(&key(record.id)));
             known.insert(volume);
         }
         // What the catalog no longer has was deleted.

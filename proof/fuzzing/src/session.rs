@@ -96,7 +96,7 @@ async fn converse(stream: &[u8], parts: usize) -> std::io::Result<()> {
     let accepting = {
         let server = server.clone();
         let hand_over = move |accepted: Accepted<RamDevice>| drop(send.send(spawn_local(accepted.serve())));
-        spawn_local(async move { server.accept(listener, hand_over).await })
+        spawn_local(async move { server.accept(listener, 1, hand_over).await })
     };
     let client = TcpStream::connect(address).await?;
     // No port is left waiting behind: there are many inputs.

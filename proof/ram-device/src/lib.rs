@@ -41,6 +41,7 @@ pub struct RamDevice {
     held: AtomicBool,
     released: Event,
     unmapped: Mutex<Vec<ByteRange>>,
+    reservations: Mutex<Option<Vec<u8>>>,
 }
 
 /// How it is made.
@@ -64,6 +65,7 @@ impl RamDevice {
             held: AtomicBool::new(false),
             released: Event::new(),
             unmapped: Mutex::default(),
+            reservations: Mutex::default(),
         }
     }
 
@@ -273,6 +275,41 @@ impl BlockDevice for RamDevice {
         let bytes = data.iter().map(|slice| &slice[..]).collect::<Vec<_>>().concat();
         self.admit_blocks(ByteRange::new(offset, bytes.len() as u64))?;
         self.put(offset, &bytes).await;
+        Ok(())
+    }
+
+    async fn write_atomic(&self, offset: u64, data: Vec<Slice>) -> Result<(), DeviceError> {
+        self.write(offset, data).await
+    }
+
+    async fn modify(
+        &self,
+        range: ByteRange,
+        change: impl FnOnce(&mut [u8]) -> bool + Send,
+    ) -> Result<(), DeviceError> {
+        self.admit_blocks(range)?;
+        self.step().await;
+        self.released.until(|| (!self.held.load(Ordering::Acquire)).then_some(())).await;
+        // One piece of the range may be mapped and another not: it is read as a whole, and written as one.
+        let mut content = self.content.lock();
+        let mut bytes =
+            content.read(range).iter().flat_map(|slice| slice.iter().copied()).collect::<Vec<_>>();
+        if change(&mut bytes) && self.keeps {
+            content.change(range, |part, piece| {
+                let from = (piece.offset - range.offset) as usize;
+                part.copy_from_slice(&bytes[from..from + part.len()]);
+            });
+        }
+        Ok(())
+    }
+
+    fn kept_reservations(&self) -> Option<Vec<u8>> {
+        self.reservations.lock().clone()
+    }
+
+    async fn keep_reservations(&self, reservations: Option<Vec<u8>>) -> Result<(), DeviceError> {
+        self.admit(ByteRange::new(0, 0))?;
+        *self.reservations.lock() = reservations;
         Ok(())
     }
 

@@ -204,7 +204,7 @@ fn what_cannot_be_copied_is_refused_and_the_refusal_says_what_would_do() {
             writable: false,
         };
         array.map(mapping).await.unwrap();
-        let name = NexusName { initiator: iqn, isid: [1; 6] };
+        let name = NexusName { initiator: iqn, isid: [1; 6], group: 1 };
         let nexus = array.target().connect(name, "10.0.0.7:4711".into(), 0).await;
         let refused = array.copy_volume("v1", copy("v2")).await.unwrap_err();
         assert_eq!(kind(&refused), "in-use");

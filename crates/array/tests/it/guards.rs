@@ -15,7 +15,7 @@ const IQN: &str = "iqn.2026-11.test:h1";
 const OTHER_IQN: &str = "iqn.2026-11.test:h1b";
 
 async fn login(array: &Array) -> Nexus<Volume> {
-    let name = NexusName { initiator: IQN.into(), isid: [0; 6] };
+    let name = NexusName { initiator: IQN.into(), isid: [0; 6], group: 1 };
     array.target().connect(name, "10.0.0.7:3333".into(), 0).await
 }
 

@@ -76,7 +76,7 @@ fn nobody_writes_to_a_template() {
         };
         array.map(map).await.unwrap();
 
-        let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6] };
+        let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6], group: 1 };
         let session = array.target().connect(name, "127.0.0.1:9".into(), 0).await;
         let refused = array.change_volume("gold", template(true)).await.unwrap_err();
         assert_eq!(kind(&refused), "in-use");
@@ -130,7 +130,7 @@ fn a_template_is_made_by_force_under_a_writer() {
             writable: false,
         };
         array.map(map).await.unwrap();
-        let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6] };
+        let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6], group: 1 };
         let _session = array.target().connect(name, "127.0.0.1:9".into(), 0).await;
         let forced = VolumeUpdate { force: true, ..template(true) };
         assert_eq!(array.change_volume("gold", forced).await.unwrap().kind, VolumeKind::Template);

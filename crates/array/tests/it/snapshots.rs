@@ -178,7 +178,7 @@ fn sense(nexus: &mut Nexus<Volume>, lun: u16) -> Option<(u8, u8, u8)> {
 }
 
 async fn login(array: &Array) -> Nexus<Volume> {
-    let name = NexusName { initiator: IQN.into(), isid: [1; 6] };
+    let name = NexusName { initiator: IQN.into(), isid: [1; 6], group: 1 };
     array.target().connect(name, "10.0.0.7:4711".into(), 0).await
 }
 

@@ -137,7 +137,7 @@ impl Rig {
             let device = Arc::new(device(1 + u128::from(lun)));
             target.map("h", Lun::new(lun).unwrap(), device, Access::ReadWrite).unwrap();
         }
-        let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6] };
+        let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6], group: 1 };
         let nexus = target.connect(name, String::new(), 0).now_or_never().unwrap();
         let params = Params { immediate_data, initial_r2t, max_outstanding_r2t: 2, ..Params::default() };
         let login = Established {

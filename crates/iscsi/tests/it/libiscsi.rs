@@ -38,11 +38,13 @@ fn every_test_comes_out_as_listed() {
                     let test = format!("ALL.{name}");
                     let initiators = ["-i", INITIATOR, "-I", SECOND_INITIATOR];
                     let urls = match name {
-                        "ReadOnly.ReadOnlySBC" => [read_only.as_str(); 2],
-                        _ => [url.as_str(); 2],
+                        "ReadOnly.ReadOnlySBC" => vec![read_only.as_str(); 2],
+                        // A session that was there at the reset has a unit attention, with which these do not reckon.
+                        "Reserve6.TargetColdReset" | "Reserve6.TargetWarmReset" => vec![url.as_str()],
+                        _ => vec![url.as_str(); 2],
                     };
                     let arguments =
-                        [&["-d", "-f", "-v"][..], &initiators, &["-t", &test, urls[0], urls[1]]].concat();
+                        [&["-d", "-f", "-v"][..], &initiators, &["-t", &test], &urls[..]].concat();
                     let output = run("libiscsi-bin", "iscsi-test-cu", &arguments);
                     let said = String::from_utf8_lossy(&output.stdout).into_owned();
                     found.lock().unwrap().insert(name, (outcome(&said), said));

@@ -16,6 +16,7 @@
 
 pub(crate) mod held;
 mod key;
+mod pair;
 pub(crate) mod received;
 mod usage;
 
@@ -580,9 +581,9 @@ impl Shard {
         }
     }
 
-    /// How many of these blocks are not charged yet.
-    pub(crate) fn uncharged(&self, keys: impl Iterator<Item = BlockKey>) -> u64 {
-        keys.filter(|key| !self.blocks.get(key).is_some_and(|b| b.charge != Charge::None)).count() as u64
+    /// Whether a block is charged already.
+    pub(crate) fn is_charged(&self, key: BlockKey) -> bool {
+        self.blocks.get(&key).is_some_and(|block| block.charge != Charge::None)
     }
 }
 

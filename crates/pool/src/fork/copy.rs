@@ -16,9 +16,10 @@ use crate::{
     fork::layer::Layer,
     format::{CopySource, REGION_BYTES, RecordKind, TREE_FAN_OUT, ThinEntry},
     host::{
+        below::Below,
         discard::Reached,
         stalls::Waits,
-        write::{Below, Reach, Refusal, record},
+        write::{Reach, Refusal, record},
     },
     journal::{Batch, Entry},
     lifecycle::slice::Slice,

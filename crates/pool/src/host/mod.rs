@@ -4,6 +4,8 @@ pub(crate) mod admission;
 mod admit;
 pub(crate) mod ahead;
 pub(crate) mod allocation;
+mod atomic;
+pub(crate) mod below;
 pub(crate) mod cache;
 pub(crate) mod contents;
 pub(crate) mod discard;

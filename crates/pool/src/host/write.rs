@@ -5,61 +5,23 @@ use crate::{
     buffer::{BlockKey, Content, Piece, Shard, held::Held},
     bugs::{Bug, planted},
     error::PoolError,
-    fork::{layer::Layer, layers::Layers, lending::Lending},
-    format::{MAX_BLOCKS, REGION_BYTES, RecordHeader, RecordKind, ThinEntry, zeroed},
-    host::stalls::Waits,
+    fork::layer::Layer,
+    format::{MAX_BLOCKS, REGION_BYTES, RecordHeader, RecordKind, zeroed},
+    host::{below::Below, stalls::Waits},
     journal::{Batch, Entry},
     lifecycle::slice::Slice,
-    maps::tree::slot,
-    meta::Page,
     space::{Claim, Fit, Weight},
 };
-use quoin_base::{BlockIndex, BlockNumber, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
+use quoin_base::{BlockIndex, ByteRange, SECTOR_BYTES, VolumeId, crc32c};
 use quoin_world::{Slice as Bytes, atomic::Ordering};
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 /// Longer ranges are unmapped only where anything is mapped: that takes a look at the map.
 const MAPPED_ONLY_FROM: u64 = 4 << 20;
 
-/// What the map says of the blocks of one region.
-#[derive(Default)]
-pub(crate) struct Below {
-    /// The leaf it has for them, if any.
-    leaf: Option<Arc<Page>>,
-    /// If the layer has lent any of its blocks, or may be about to: those of the leaf's that it has alone.
-    alone: Option<BTreeSet<BlockNumber>>,
-    /// How often it had lent some by then.
-    loans: u64,
-    /// How often any layer had been about to.
-    begun: u64,
-}
-
-impl Below {
-    /// Whether the layer has lent no more since this was looked for, and is not about to.
-    fn is_as_it_was(&self, layer: &Layer, lending: &Lending) -> bool {
-        layer.loans() == self.loans && lending.begun() == self.begun
-    }
-
-    /// True for a block that destage will exchange for another of the same size: it is mapped, the layer alone owns it,
-    /// and nothing buffered will change that before. While a block is not buffered and its shard is locked, its entry stays
-    /// as it is; a leaf with an entry that the layer owns is the layer's own, and stays the one it is while that lives.
-    fn is_replaced(&self, shard: &Shard, key: BlockKey, layer: &Layer, layers: &Layers) -> bool {
-        let entry = self.leaf.as_ref().map_or(ThinEntry(0), |leaf| ThinEntry(leaf.get(slot(key.index, 0))));
-        let is_own = || entry.birth() == key.layer || layers.owner(entry.birth()) == key.layer;
-        let is_alone = |number| match &self.alone {
-            Some(alone) => alone.contains(&number),
-            None => layer.lent() == 0,
-        };
-        entry.block().is_some_and(is_alone) && shard.fragments(key).is_none() && is_own()
-    }
-}
-
 /// What of a write lies in one block.
-struct DataPiece {
-    index: BlockIndex,
+pub(super) struct DataPiece {
+    pub(super) index: BlockIndex,
     /// First sector within the block.
     start: u16,
     len_bytes: u32,
@@ -95,13 +57,7 @@ impl Slice {
         data: Vec<Bytes>,
     ) -> Result<(), PoolError> {
         let len: u64 = data.iter().map(|d| d.len() as u64).sum();
-        self.check_range(ByteRange::new(offset, len))?;
-        if let Some(odd) = data.iter().find(|d| !d.len().is_multiple_of(SECTOR_BYTES as usize)) {
-            return Err(PoolError::Refused(format!("a slice of {} bytes is not whole sectors", odd.len())));
-        }
-        if self.store.is_short_of_room() {
-            return Err(PoolError::NoSpace);
-        }
+        self.check_write(ByteRange::new(offset, len), &data)?;
         let mut layer = self.confirmed_layer(volume).await?;
         let _large_write = self.large_write(len);
         let (started, mut waits) = (self.world().now(), Waits::default());
@@ -133,6 +89,15 @@ impl Slice {
         layer.volume.written_bytes.fetch_add(len, Ordering::Relaxed);
         self.counters.host.wrote(len);
         Ok(())
+    }
+
+    /// Refuses data that is not whole sectors, or for which there is no room on the drives.
+    pub(super) fn check_write(&self, range: ByteRange, data: &[Bytes]) -> Result<(), PoolError> {
+        self.check_range(range)?;
+        if let Some(odd) = data.iter().find(|d| !d.len().is_multiple_of(SECTOR_BYTES as usize)) {
+            return Err(PoolError::Refused(format!("a slice of {} bytes is not whole sectors", odd.len())));
+        }
+        if self.store.is_short_of_room() { Err(PoolError::NoSpace) } else { Ok(()) }
     }
 
     /// Makes a range read as zeroes and gives its space back, hardened on return. Where a volume shares its map with
@@ -265,40 +230,6 @@ impl Slice {
         }
     }
 
-    async fn look_below(&self, layer: &Layer, range: ByteRange) -> Result<Below, PoolError> {
-        let block_bytes = self.buffer.block_bytes;
-        let (_guard, lending) = (self.enter_readers(), self.forks.lending());
-        // NOTE: before anything is looked at: what is lent from here on is looked for again.
-        let (loans, begun) = (layer.loans(), lending.begun());
-        let leaf = self.leaf(layer, range.first_block(block_bytes)).await;
-        // Of a layer that is gone nothing counts: the next attempt tells.
-        let leaf = match leaf {
-            _ if layer.is_gone() => None,
-            // Nothing there is given back for what is written now.
-            Err(PoolError::Corrupt { .. }) => None,
-            leaf => leaf?,
-        };
-        let mut below = Below { leaf, alone: None, loans, begun };
-        if !lending.is_any() && layer.lent() == 0 {
-            return Ok(below);
-        }
-        // Only what nobody shares is certain to be given back when it is replaced.
-        let mut alone = BTreeSet::new();
-        let Some(leaf) = &below.leaf else { return Ok(below) };
-        for index in range.first_block(block_bytes).until(range.end_block(block_bytes)) {
-            let Some(number) = ThinEntry(leaf.get(slot(index, 0))).block() else { continue };
-            // NOTE: before the table is asked: it is named until the table says so.
-            let is_lent = lending.has(number);
-            match self.block(number).await {
-                Ok(Some(place)) if !is_lent && place.info.count() == 1 => drop(alone.insert(number)),
-                Ok(_) | Err(PoolError::Corrupt { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        below.alone = Some(alone);
-        Ok(below)
-    }
-
     /// Whether these blocks of a range may be inserted, whose shard is locked, and which of them only replace what is
     /// mapped.
     pub(crate) fn charge(
@@ -309,12 +240,23 @@ impl Slice {
         keys: impl Iterator<Item = BlockKey> + Clone,
         below: Option<&Below>,
     ) -> Result<Vec<BlockKey>, Refusal> {
+        self.charge_all(layer, range, keys.map(|key| (shard, key)), below)
+    }
+
+    /// The same for blocks of several shards, each of which is locked.
+    pub(super) fn charge_all<'a>(
+        &self,
+        layer: &Layer,
+        range: ByteRange,
+        keys: impl Iterator<Item = (&'a Shard, BlockKey)> + Clone,
+        below: Option<&Below>,
+    ) -> Result<Vec<BlockKey>, Refusal> {
         if !layer.is_live() {
             return Err(Refusal::Moved);
         }
         layer.check_end(range).map_err(Refusal::Error)?;
         // What is buffered is charged already. What is new has to fit, or to replace what is mapped.
-        let new = shard.uncharged(keys.clone());
+        let new = keys.clone().filter(|(shard, key)| !shard.is_charged(*key)).count() as u64;
         let mut replaced = Vec::new();
         let mut fit = self.fit(new, layer);
         // What a volume replaces that got a heavier layout takes more than it gives.
@@ -324,7 +266,10 @@ impl Slice {
                 .filter(|below| below.is_as_it_was(layer, self.forks.lending()))
                 .ok_or(Refusal::LookBelow)?;
             let layers = self.forks.read();
-            replaced.extend(keys.filter(|key| below.is_replaced(shard, *key, layer, &layers)));
+            let replaces = |(shard, key): (&Shard, BlockKey)| {
+                below.is_replaced(shard, key, layer, &layers).then_some(key)
+            };
+            replaced.extend(keys.filter_map(replaces));
             fit = match new - replaced.len() as u64 {
                 0 => Fit::Fits,
                 more => self.fit(more, layer),
@@ -370,16 +315,7 @@ impl Slice {
             let mut shard = self.buffer.shard(layer.block(pieces[0].index));
             let replaced = self.charge(&shard, layer, range, keys, below)?;
             let sequence = early.unwrap_or_else(|| self.log.journal.take_sequence());
-            let mut at = payload_offset;
-            let inserted =
-                pieces.iter().zip(crcs).map(|(DataPiece { index, start, len_bytes, data }, crc)| {
-                    let received = Received::new(data.clone(), *start, *crc, at);
-                    at += len_bytes;
-                    let sectors = (u64::from(*len_bytes) / SECTOR_BYTES) as u16;
-                    let content = Content::Ram(received);
-                    Piece { key: layer.block(*index), start: *start, sectors, content }
-                });
-            self.buffer.insert(&mut shard, sequence, batch, inserted);
+            self.buffer.insert(&mut shard, sequence, batch, received(layer, pieces, crcs, payload_offset));
             self.buffer.waive(&mut shard, &replaced);
             let mut header = record(layer, range, RecordKind::Write);
             header.sequence = sequence.0.into();
@@ -457,7 +393,7 @@ impl Slice {
         if !self.space.any_reserved() {
             return Ok(());
         }
-        let new = shard.uncharged(std::iter::once(first));
+        let new = u64::from(!shard.is_charged(first));
         match self.fit(new, layer) {
             Fit::Fits => Ok(()),
             Fit::Later => Err(Refusal::Wait),
@@ -478,7 +414,7 @@ impl Slice {
     }
 
     /// The data of a range cut at block boundaries, each part in one slice, and the checksum of each.
-    fn data_pieces(&self, range: ByteRange, slices: &[Bytes]) -> (Vec<DataPiece>, Vec<u32>) {
+    pub(super) fn data_pieces(&self, range: ByteRange, slices: &[Bytes]) -> (Vec<DataPiece>, Vec<u32>) {
         let block_bytes = self.buffer.block_bytes;
         let mut rest: VecDeque<Bytes> = slices.iter().cloned().collect();
         range
@@ -500,6 +436,22 @@ impl Slice {
             })
             .unzip()
     }
+}
+
+/// What was received for blocks, as it goes into the buffer. Their payload begins there among those of its batch.
+pub(super) fn received<'a>(
+    layer: &'a Layer,
+    pieces: &'a [DataPiece],
+    crcs: &'a [u32],
+    payload_offset: u32,
+) -> impl Iterator<Item = Piece> + use<'a> {
+    let mut at = payload_offset;
+    pieces.iter().zip(crcs).map(move |(DataPiece { index, start, len_bytes, data }, crc)| {
+        let received = Received::new(data.clone(), *start, *crc, at);
+        at += len_bytes;
+        let sectors = (u64::from(*len_bytes) / SECTOR_BYTES) as u16;
+        Piece { key: layer.block(*index), start: *start, sectors, content: Content::Ram(received) }
+    })
 }
 
 pub(crate) fn record(layer: &Layer, range: ByteRange, kind: RecordKind) -> RecordHeader {

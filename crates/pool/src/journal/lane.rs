@@ -108,6 +108,16 @@ impl Lane {
         slices: usize,
         make: impl FnOnce(&Arc<Batch>, u32) -> Result<Entry, E>,
     ) -> Result<Arc<Batch>, E> {
+        self.append_all(bytes, slices, |batch, at| make(batch, at).map(|entry| [entry]))
+    }
+
+    /// The same for several records, which are replayed together or not at all: they are in one batch.
+    pub(crate) fn append_all<E, const N: usize>(
+        &self,
+        bytes: usize,
+        slices: usize,
+        make: impl FnOnce(&Arc<Batch>, u32) -> Result<[Entry; N], E>,
+    ) -> Result<Arc<Batch>, E> {
         let batch = {
             let mut queue = self.queue.lock();
             // Records share the last batch of the queue while it has room: it is not sent yet.
@@ -125,14 +135,17 @@ impl Lane {
                 });
             }
             let Some(open) = queue.back_mut() else { unreachable!("a batch was just made sure of") };
-            let entry = make(&open.batch, open.payload_bytes)?;
-            self.queued.fetch_add(queued_bytes(&entry), Ordering::Relaxed);
-            open.bytes += bytes + size_of::<RecordHeader>() + 4 * entry.crcs.len();
+            let entries = make(&open.batch, open.payload_bytes)?;
             open.payload_bytes += bytes as u32;
             open.slices += slices;
-            open.entries.push(entry);
-            if open.entries.len() == 1 {
+            open.bytes += bytes;
+            if open.entries.is_empty() {
                 *self.newest.lock() = Some(open.batch.clone());
+            }
+            for entry in entries {
+                self.queued.fetch_add(queued_bytes(&entry), Ordering::Relaxed);
+                open.bytes += size_of::<RecordHeader>() + 4 * entry.crcs.len();
+                open.entries.push(entry);
             }
             // Another thread may append when the lane has just ended: that would never be written.
             if self.ended.load(Ordering::Relaxed) && !planted(Bug::AppendPastEnd) {

@@ -4,6 +4,7 @@ mod absent;
 mod add_drive;
 mod ahead;
 mod allocation;
+mod atomic;
 mod away;
 mod beyond;
 mod cache;

@@ -25,6 +25,7 @@ mod parts;
 mod policies;
 mod recycle_bin;
 mod requests;
+mod reservations;
 mod reserve;
 mod scripts;
 mod snapshots;

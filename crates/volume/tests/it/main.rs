@@ -3,8 +3,10 @@
 mod compression;
 mod copies;
 mod deduplication;
+mod modify;
 mod near;
 mod parts;
 mod recycle_bin;
+mod reserved;
 mod rig;
 mod trimming;

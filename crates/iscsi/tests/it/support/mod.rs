@@ -82,7 +82,7 @@ impl Server {
                     connections.push(tokio::task::spawn_local(accepted.serve()));
                 };
                 tokio::select! {
-                    () = server.accept(listener, spawn) => {}
+                    () = server.accept(listener, 1, spawn) => {}
                     _ = stopped => {}
                 }
                 server.shutdown().await;

@@ -10,9 +10,10 @@ use crate::{
     fork::layer::Layer,
     format::{CopySource, RecordKind},
     host::{
+        below::Below,
         read::is_zero,
         stalls::Waits,
-        write::{Below, Refusal, joined, record, take_front},
+        write::{Refusal, joined, record, take_front},
     },
     journal::{Batch, Entry},
     lifecycle::slice::Slice,

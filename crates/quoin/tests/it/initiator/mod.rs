@@ -20,6 +20,9 @@ pub(crate) type Sense = (u8, u8, u8);
 /// UNIT ATTENTION: something changed; the command is sent again.
 const ATTENTION: u8 = 0x6;
 
+/// What stands for a sense where another initiator has reserved the unit.
+pub(crate) const CONFLICT: Sense = (0xFF, 0x18, 0);
+
 pub(crate) struct Initiator {
     stream: TcpStream,
     cmd_sn: u32,
@@ -83,6 +86,25 @@ impl Initiator {
         self.execute_once(lun, &[0; 6], &[], 0).err()
     }
 
+    /// PERSISTENT RESERVE OUT, with APTPL.
+    pub(crate) fn reserve_out(
+        &mut self,
+        lun: u8,
+        (action, kind): (u8, u8),
+        key: u64,
+        action_key: u64,
+    ) -> Result<(), Sense> {
+        let list = [&key.to_be_bytes()[..], &action_key.to_be_bytes(), &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+        self.execute(lun, &[0x5F, action, kind, 0, 0, 0, 0, 0, 24, 0], &list, 0).map(drop)
+    }
+
+    /// The keys that are registered, by PERSISTENT RESERVE IN.
+    pub(crate) fn reservation_keys(&mut self, lun: u8) -> Vec<u64> {
+        let data = self.execute(lun, &[0x5E, 0, 0, 0, 0, 0, 0, 1, 0, 0], &[], 256).unwrap();
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
+        data[8..8 + number(&data[4..8]) as usize].chunks(8).map(number).collect()
+    }
+
     /// What INQUIRY says of the unit's identity (VPD page 83h).
     pub(crate) fn identity(&mut self, lun: u8) -> Vec<u8> {
         self.execute(lun, &[0x12, 1, 0x83, 0, 255, 0], &[], 255).unwrap()
@@ -137,6 +159,7 @@ impl Initiator {
                     0 => return Ok(read),
                     // The sense follows its length.
                     2 => return Err((data[4] & 0xF, data[14], data[15])),
+                    0x18 => return Err(CONFLICT),
                     status => panic!("status {status:#x} for {cdb:x?}"),
                 },
                 other => panic!("unexpected PDU {other:#x}"),

@@ -1,0 +1,140 @@
+//! Commands that reserve a unit, or ask who has.
+
+use crate::{
+    NexusName, Notice, Request,
+    reservations::{Effect, ItNexus, Out, Refusal, Reservations},
+};
+use quoin_scsi::{
+    Geometry, InitiatorPort, Reply, ReserveAction, ReserveIn, ReserveOut, ReserveParameters, Sense,
+};
+use quoin_volume::BlockDevice;
+use quoin_world::{Slice, one_shot};
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Conflict => Reply::conflict(),
+            Refusal::Sense(sense) => Reply::check(sense),
+        }
+    }
+}
+
+impl<D: BlockDevice> Request<D> {
+    /// RESERVE.
+    pub(crate) async fn reserve(&self) -> Reply {
+        let state = &self.unit.state;
+        let _turn = state.changing.lock().await;
+        let mut reservations = state.reservations();
+        match reservations.reserve(&self.nexus.it_nexus) {
+            Ok(()) => {
+                state.set_reservations(reservations);
+                state.settle().await;
+                Reply::good()
+            }
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    /// RELEASE.
+    pub(crate) async fn release(&self) -> Reply {
+        let state = &self.unit.state;
+        let _turn = state.changing.lock().await;
+        let mut reservations = state.reservations();
+        let done = reservations.release(&self.nexus.it_nexus);
+        state.set_reservations(reservations);
+        done.map_or_else(Reply::from, |()| Reply::good())
+    }
+
+    /// PERSISTENT RESERVE IN.
+    pub(crate) fn reserve_in(&self, action: ReserveIn, allocation: u32) -> Reply {
+        match self.unit.state.reservations().read(&self.nexus.it_nexus, action) {
+            Ok(data) => Reply::parameters(data, allocation),
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    /// PERSISTENT RESERVE OUT. When it is answered, nothing is done any more that it keeps out, and what is to survive a restart
+    /// is hardened.
+    pub(crate) async fn reserve_out(&self, request: ReserveOut, data: &[Slice]) -> Reply {
+        let list: Vec<u8> = data.iter().flat_map(|slice| slice.iter().copied()).collect();
+        match self.try_reserve_out(request, &list).await {
+            Ok(()) => Reply { wanted_bytes: request.parameter_bytes.into(), ..Reply::good() },
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    async fn try_reserve_out(&self, request: ReserveOut, list: &[u8]) -> Result<(), Refusal> {
+        let (state, device) = (&self.unit.state, &*self.unit.device);
+        let parameters = request.parameters(list).map_err(Refusal::Sense)?;
+        let (ports, others) = (self.target.ports(), self.others(&request, &parameters)?);
+        let turn = state.changing.lock().await;
+        let before = state.reservations();
+        let mut after = before.clone();
+        let from = &self.nexus.it_nexus;
+        let out = Out { from, request, parameters: &parameters, ports: &ports, others: &others };
+        let effect = after.out(&out)?;
+        self.keep(&before, &after).await.map_err(Refusal::Sense)?;
+        // NOTE: hardened first. From here on nobody comes in who is kept out, and who is inside is waited for.
+        state.set_reservations(after);
+        state.settle().await;
+        drop(turn);
+        // NOTE: after the turn: one of the commands that are aborted may wait for it.
+        self.tell(effect, device).await;
+        Ok(())
+    }
+
+    /// Hardens what is to survive a restart, if that changes.
+    async fn keep(&self, before: &Reservations, after: &Reservations) -> Result<(), Sense> {
+        let (device, kept) = (&*self.unit.device, after.to_keep());
+        if before.to_keep() == kept {
+            return Ok(());
+        }
+        let geometry = Geometry::of(device);
+        device.keep_reservations(kept).await.map_err(|error| Sense::of_device(&error, geometry.block_bytes))
+    }
+
+    /// Tells others what became of their registrations, and has their commands aborted.
+    async fn tell(&self, effect: Effect, device: &D) {
+        let unit = device.uuid();
+        for (nexus, sense) in &effect.attentions {
+            self.target.notify(nexus, Notice::Attention { unit, sense: *sense });
+        }
+        let mut ended = Vec::new();
+        for nexus in effect.aborted {
+            let (done, over) = one_shot();
+            self.target.notify(&nexus, Notice::TasksAborted { unit, done });
+            ended.push(over);
+        }
+        for over in ended {
+            over.await;
+        }
+    }
+
+    /// The nexuses of the initiator ports that a request names beside its own.
+    fn others(&self, request: &ReserveOut, parameters: &ReserveParameters) -> Result<Vec<ItNexus>, Refusal> {
+        const INVALID: Refusal = Refusal::Sense(Sense::INVALID_FIELD_IN_PARAMETER_LIST);
+        let moves = request.action == ReserveAction::RegisterAndMove;
+        let port = if moves { parameters.relative_port } else { self.nexus.it_nexus.port };
+        if moves && !self.target.ports().contains(&port) {
+            return Err(INVALID);
+        }
+        let mut others = Vec::new();
+        for InitiatorPort { name, isid } in &parameters.others {
+            match isid {
+                Some(isid) => {
+                    others.push(NexusName { initiator: name.clone(), isid: *isid, group: port }.it_nexus())
+                }
+                // By its name alone an initiator is known only while it is there.
+                None => {
+                    let known = self.target.nexuses_of(name).into_iter().filter(|nexus| nexus.port == port);
+                    let before = others.len();
+                    others.extend(known);
+                    if others.len() == before {
+                        return Err(INVALID);
+                    }
+                }
+            }
+        }
+        Ok(others)
+    }
+}

@@ -1,0 +1,45 @@
+//! Reservations that survive a restart go with their volume, and with nothing else.
+
+use crate::rig::{Rig, create, snapshot};
+use quoin_pool::Transaction;
+use quoin_volume::{BlockDevice, RESERVATIONS_OBJECT};
+
+fn kept() -> Option<Vec<u8>> {
+    Some(br#"{"version":1}"#.to_vec())
+}
+
+#[test]
+fn they_are_there_when_the_pool_is_opened_again() {
+    let rig = Rig::new(1);
+    let volumes = rig.volumes.clone();
+    let volume = rig.run(async move {
+        let volume = create(&volumes, "v1").await;
+        volume.keep_reservations(kept()).await.unwrap();
+        // A snapshot is another volume, which nobody reserved.
+        assert_eq!(snapshot(&volumes, &volume, "s1").await.kept_reservations(), None);
+        volume
+    });
+    rig.open();
+    assert_eq!(volume.kept_reservations(), kept());
+    let again = volume.clone();
+    rig.run(async move { again.keep_reservations(None).await.unwrap() });
+    rig.open();
+    assert_eq!(volume.kept_reservations(), None);
+}
+
+#[test]
+fn they_go_with_the_volume() {
+    let rig = Rig::new(1);
+    let (volumes, slot) = (rig.volumes.clone(), rig.slot.clone());
+    rig.run(async move {
+        let volume = create(&volumes, "v1").await;
+        volume.keep_reservations(kept()).await.unwrap();
+        let pool = slot.get().unwrap();
+        assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 1);
+        volumes.delete(&[volume.clone()], Transaction::new()).await.unwrap();
+        assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 0);
+        // Whoever is late leaves nothing behind.
+        assert!(volume.keep_reservations(kept()).await.is_err());
+        assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 0);
+    });
+}
