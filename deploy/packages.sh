@@ -10,7 +10,7 @@ if [ "${1:?build or test}" = test ]; then
     # The other side of the comparison over NBD.
     packages+=(nbdkit)
     # For the guest with a Linux kernel's own initiators; its kernel is downloaded when it is first run.
-    packages+=(busybox-static iproute2 nbd-client open-iscsi qemu-system-x86 sg3-utils socat)
+    packages+=(busybox-static iproute2 multipath-tools nbd-client open-iscsi qemu-system-x86 sg3-utils socat udev)
 fi
 
 missing=()

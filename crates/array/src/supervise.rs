@@ -110,6 +110,7 @@ impl Array {
                 self.serve_schedules().await;
                 self.tend_scrubs(&pool).await;
                 self.tend_copies().await;
+                self.tend_images();
                 self.tend_reductions(&pool);
                 self.tend_history(&pool).await;
                 self.save_events(&pool).await;

@@ -175,6 +175,20 @@ impl Array {
         self.world().spawn(Thread::Background, Box::pin(task));
     }
 
+    /// Deletes, in the background, images from which hosts had ranges copied and have no more.
+    pub(crate) fn tend_images(self: &Arc<Self>) {
+        if !self.volumes().has_idle_images() {
+            return;
+        }
+        let array = self.clone();
+        let task = async move {
+            if let Err(error) = array.volumes().delete_idle_images().await {
+                tracing::debug!(%error, "images are deleted when the pool is open again");
+            }
+        };
+        self.world().spawn(Thread::Background, Box::pin(task));
+    }
+
     /// Deletes a volume; if hosts see it, only when `unmap` says that they shall lose it, and if any of them is logged in, or
     /// it is one of a consistency group, only by force.
     ///

@@ -85,9 +85,17 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         }
         // The socket goes first; the nexus, and with it a session that replaces this one, waits for the rest.
         drop(self.stream);
+        // NOTE: it still hears of what others do: one of them may wait for this session to have heard, and a task of it for that one.
+        let notices = session.nexus.as_ref().map(|nexus| nexus.notices());
         running.extend(session.started.drain(..).map(perform));
-        while let Some(finished) = running.next().await {
-            session.complete(finished);
+        loop {
+            tokio::select! {
+                finished = running.next() => match finished {
+                    Some(finished) => session.complete(finished),
+                    None => break,
+                },
+                notice = next_notice(notices.as_ref()) => session.notice(notice),
+            }
             running.extend(session.started.drain(..).map(perform));
         }
         session.tell(&self.server.metrics);

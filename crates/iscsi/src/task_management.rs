@@ -111,18 +111,24 @@ impl<D: BlockDevice> Session<D> {
         self.tasks.wake_dormant(&mut self.started);
     }
 
+    /// Another session reset a unit; `done` is dropped when nothing of this one runs on it any more.
     pub(crate) fn reset_elsewhere(&mut self, unit: Uuid, done: OneShotSender<()>) {
         let Some(nexus) = &mut self.nexus else { return };
         nexus.unit_reset(unit, false);
-        self.abort_elsewhere(unit, done);
+        let luns = nexus.luns_of(unit);
+        let tasks = self.tasks.of_luns(&luns);
+        self.mute(tasks, done);
     }
 
-    /// Aborts its tasks of a unit on another session's behalf; `done` is dropped when the last of them has ended.
+    /// Another session preempted this one and aborts its tasks of a unit. It does not wait for those that run: it knows that none
+    /// of them writes any more. (Were it to wait, two sessions that preempt one another would wait for one another.)
     pub(crate) fn abort_elsewhere(&mut self, unit: Uuid, done: OneShotSender<()>) {
         let Some(nexus) = &self.nexus else { return };
         let luns = nexus.luns_of(unit);
         let tasks = self.tasks.of_luns(&luns);
-        self.mute(tasks, done);
+        let (nobody, _) = one_shot();
+        self.mute(tasks, nobody);
+        drop(done);
     }
 
     /// Answers a task that does not run. Its answer may be the first that tells of a reset of its unit: whatever the reset

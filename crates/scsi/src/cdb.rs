@@ -2,6 +2,7 @@
 
 use crate::{
     command::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, ReportOpcodes},
+    extended_copy::CopyResults,
     opcode::{self, Form, service_action},
     persistent_reserve::{ReserveAction, ReserveIn, ReserveOut},
     sense::Sense,
@@ -52,6 +53,9 @@ pub(crate) const DEFECT_LIST: u8 = 0x1F;
 const REPORTING_OPTIONS: u8 = 0x07;
 /// SELECT REPORT: up to this one all are known.
 const SELECT_REPORT_MAX: u8 = 2;
+/// POWER CONDITION and START of START STOP UNIT.
+const START_POWER: u8 = 0xF1;
+const START: u8 = 0x01;
 /// TYPE of a persistent reservation.
 const RESERVATION_TYPE: u8 = 0x0F;
 /// Where a CDB once held the number of the unit.
@@ -155,7 +159,7 @@ impl Cdb {
             opcode::SYNCHRONIZE_CACHE_10 | opcode::SYNCHRONIZE_CACHE_16 => {
                 Command::SynchronizeCache(self.extent())
             }
-            opcode::START_STOP_UNIT => Command::StartStopUnit,
+            opcode::START_STOP_UNIT => Command::StartStopUnit { starts: self.u8(4) & START_POWER == START },
             // LBA and PMI are obsolete, but LBA without PMI has always been an error.
             opcode::READ_CAPACITY_10 if !self.has(8, bit::PMI) && self.u32(2) != 0 => {
                 return Err(Sense::INVALID_FIELD_IN_CDB);
@@ -262,6 +266,24 @@ impl Cdb {
                 _ => return INVALID_FIELD,
             },
             opcode::MAINTENANCE_IN => self.maintenance_in()?,
+            opcode::THIRD_PARTY_COPY_OUT if self.service_action() == service_action::EXTENDED_COPY => {
+                Command::ExtendedCopy { parameter_bytes: self.u32(10) }
+            }
+            opcode::THIRD_PARTY_COPY_IN => {
+                let what = match self.service_action() {
+                    service_action::COPY_STATUS => CopyResults::CopyStatus(self.u8(2)),
+                    service_action::OPERATING_PARAMETERS => CopyResults::OperatingParameters,
+                    _ => return INVALID_FIELD,
+                };
+                Command::ReceiveCopyResults { what, allocation: self.u32(10) }
+            }
+            opcode::THIRD_PARTY_COPY_OUT => return INVALID_FIELD,
+            _ => return self.reserve_command(),
+        })
+    }
+
+    fn reserve_command(&self) -> Result<Command, Sense> {
+        Ok(match self.opcode() {
             // Neither extents nor third parties can be reserved.
             opcode::RESERVE_6 | opcode::RESERVE_10 if self.u8(1) & !LUN_FIELD == 0 => Command::Reserve,
             opcode::RELEASE_6 | opcode::RELEASE_10 if self.u8(1) & !LUN_FIELD == 0 => Command::Release,

@@ -1,6 +1,9 @@
 //! Commands, with what their CDBs say.
 
-use crate::persistent_reserve::{ReserveIn, ReserveOut};
+use crate::{
+    extended_copy::CopyResults,
+    persistent_reserve::{ReserveIn, ReserveOut},
+};
 
 /// `blocks` logical blocks from `lba` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,7 +109,10 @@ pub enum Command {
     /// SEND DIAGNOSTIC: the default self-test.
     SendDiagnostic,
     /// START STOP UNIT.
-    StartStopUnit,
+    StartStopUnit {
+        /// START, without a power condition.
+        starts: bool,
+    },
     /// REPORT LUNS.
     ReportLuns {
         /// SELECT REPORT.
@@ -193,6 +199,18 @@ pub enum Command {
     },
     /// PERSISTENT RESERVE OUT.
     PersistentReserveOut(ReserveOut),
+    /// EXTENDED COPY, with a short list identifier.
+    ExtendedCopy {
+        /// PARAMETER LIST LENGTH.
+        parameter_bytes: u32,
+    },
+    /// RECEIVE COPY RESULTS.
+    ReceiveCopyResults {
+        /// SERVICE ACTION and LIST IDENTIFIER.
+        what: CopyResults,
+        /// ALLOCATION LENGTH.
+        allocation: u32,
+    },
     /// REPORT TARGET PORT GROUPS.
     ReportTargetPortGroups {
         /// PARAMETER DATA FORMAT: with the extended header.
@@ -245,7 +263,7 @@ impl Command {
             | Command::Release
             | Command::PersistentReserveIn { .. }
             | Command::PersistentReserveOut(_) => Needs::Nothing,
-            Command::TestUnitReady | Command::StartStopUnit => Needs::Presence,
+            Command::TestUnitReady | Command::StartStopUnit { starts: true } => Needs::Presence,
             Command::Read(_)
             | Command::Verify(..)
             | Command::PreFetch(_)
@@ -263,6 +281,9 @@ impl Command {
             | Command::Unmap { .. }
             | Command::SynchronizeCache(_)
             | Command::ModeSelect(_)
+            | Command::ExtendedCopy { .. }
+            | Command::ReceiveCopyResults { .. }
+            | Command::StartStopUnit { starts: false }
             | Command::SendDiagnostic => Needs::Write,
         }
     }

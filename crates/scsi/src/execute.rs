@@ -18,8 +18,8 @@ use quoin_world::Slice;
 ///
 /// `data` is what the initiator sent, at most `out_bytes`, in slices cut at multiples of 512 bytes;
 /// `in_limit_bytes` is what it is willing to take. REPORT LUNS, REQUEST SENSE and MODE SELECT are the target's to
-/// answer: here they see this unit as number 0, without a sense, and change nothing. Commands about reservations and target
-/// ports fail here.
+/// answer: here they see this unit as number 0, without a sense, and change nothing. Commands about reservations, target
+/// ports and copies fail here.
 pub async fn execute<D: BlockDevice>(
     command: Command,
     device: &D,
@@ -55,7 +55,7 @@ pub async fn execute<D: BlockDevice>(
         | Command::ModeSelect(_)
         | Command::LogSense(_)
         | Command::SendDiagnostic
-        | Command::StartStopUnit
+        | Command::StartStopUnit { .. }
         | Command::ReportLuns { .. }
         | Command::ReadCapacity10
         | Command::ReadCapacity16 { .. }
@@ -68,6 +68,8 @@ pub async fn execute<D: BlockDevice>(
         | Command::Release
         | Command::PersistentReserveIn { .. }
         | Command::PersistentReserveOut(_)
+        | Command::ExtendedCopy { .. }
+        | Command::ReceiveCopyResults { .. }
         | Command::ReportTargetPortGroups { .. } => tell(command, device, geometry, unit),
     };
     let reply = outcome.unwrap_or_else(Reply::check);
@@ -110,7 +112,7 @@ fn tell<D: BlockDevice>(
         Command::ReportOpcodes(request) => (report_opcodes::report(&request)?, request.allocation),
         // There is no volatile cache to synchronize, and nothing to fetch into one or to start.
         Command::TestUnitReady
-        | Command::StartStopUnit
+        | Command::StartStopUnit { .. }
         | Command::SendDiagnostic
         | Command::ModeSelect(_)
         | Command::PreFetch(_)
@@ -120,6 +122,8 @@ fn tell<D: BlockDevice>(
         | Command::Release
         | Command::PersistentReserveIn { .. }
         | Command::PersistentReserveOut(_)
+        | Command::ExtendedCopy { .. }
+        | Command::ReceiveCopyResults { .. }
         | Command::ReportTargetPortGroups { .. }
         | Command::Read(_)
         | Command::Write(_)

@@ -1,6 +1,6 @@
 //! The size of a unit, and where its blocks are on the device.
 
-use crate::{command::Extent, sense::Sense};
+use crate::{command::Extent, limits, sense::Sense};
 use quoin_base::ByteRange;
 use quoin_volume::{BlockDevice, DeviceError, Provisioning};
 
@@ -25,6 +25,17 @@ impl Geometry {
     /// Size in logical blocks.
     pub fn blocks(&self) -> u64 {
         self.size_bytes / u64::from(self.block_bytes.max(1))
+    }
+
+    /// The extent of a WRITE SAME, whose 0 blocks mean all up to the unit's end.
+    pub(crate) fn range_to_fill(&self, extent: Extent) -> Result<ByteRange, Sense> {
+        if extent.blocks > 0 {
+            return self.range_within(extent, limits::WRITE_SAME_BYTES);
+        }
+        let start = self.range(extent)?.offset;
+        let end = self.blocks() * u64::from(self.block_bytes);
+        let range = ByteRange::from(start..end);
+        if range.len > limits::WRITE_SAME_BYTES { Err(Sense::INVALID_FIELD_IN_CDB) } else { Ok(range) }
     }
 
     /// The extent in bytes.

@@ -1,6 +1,8 @@
 //! INQUIRY, vital product data, READ CAPACITY and REPORT LUNS data.
 
-use crate::{cdb, geometry::Geometry, limits, sense::Sense, target_ports, unit::Port};
+use crate::{
+    cdb, designators, extended_copy, geometry::Geometry, limits, sense::Sense, target_ports, unit::Port,
+};
 use quoin_volume::Provisioning;
 use uuid::Uuid;
 
@@ -9,9 +11,6 @@ const PRODUCT: &[u8; 16] = b"volume          ";
 const REVISION: &[u8; 4] = b"0001";
 /// SAM-5, SPC-4, SBC-3, iSCSI (SPC-4 table 142).
 const VERSIONS: [u16; 4] = [0x00A0, 0x0460, 0x04C0, 0x0960];
-/// A company identifier with the "locally administered" bit set, so that it can never be another vendor's.
-const COMPANY: u128 = 0x02_51_55;
-
 /// The longest sense data: descriptor format with an information descriptor.
 const MAX_SENSE_BYTES: u8 = 20;
 
@@ -26,14 +25,16 @@ mod page {
     pub(super) const UNIT_SERIAL_NUMBER: u8 = 0x80;
     pub(super) const DEVICE_IDENTIFICATION: u8 = 0x83;
     pub(super) const EXTENDED_INQUIRY_DATA: u8 = 0x86;
+    pub(super) const THIRD_PARTY_COPY: u8 = 0x8F;
     pub(super) const BLOCK_LIMITS: u8 = 0xB0;
     pub(super) const BLOCK_DEVICE_CHARACTERISTICS: u8 = 0xB1;
     pub(super) const LOGICAL_BLOCK_PROVISIONING: u8 = 0xB2;
-    pub(super) const ALL: [u8; 7] = [
+    pub(super) const ALL: [u8; 8] = [
         SUPPORTED_PAGES,
         UNIT_SERIAL_NUMBER,
         DEVICE_IDENTIFICATION,
         EXTENDED_INQUIRY_DATA,
+        THIRD_PARTY_COPY,
         BLOCK_LIMITS,
         BLOCK_DEVICE_CHARACTERISTICS,
         LOGICAL_BLOCK_PROVISIONING,
@@ -47,13 +48,15 @@ fn standard(qualifier_and_type: u8) -> Vec<u8> {
     const CMDQUE: u8 = 0x02;
     // TPGS 01b: access states of ports change only by themselves.
     const IMPLICIT: u8 = 0x10;
+    /// 3PC: third-party copies.
+    const THIRD_PARTY: u8 = 0x08;
     let mut bytes = vec![0; 96];
     bytes[0] = qualifier_and_type;
     bytes[2] = VERSION_SPC_4;
     bytes[3] = RESPONSE_DATA_FORMAT;
     // ADDITIONAL LENGTH: what follows the first five bytes.
     bytes[4] = 91;
-    bytes[5] = IMPLICIT;
+    bytes[5] = IMPLICIT | THIRD_PARTY;
     bytes[7] = CMDQUE;
     bytes[8..16].copy_from_slice(VENDOR);
     bytes[16..32].copy_from_slice(PRODUCT);
@@ -82,6 +85,7 @@ pub(crate) fn inquiry(
         page::UNIT_SERIAL_NUMBER => uuid.simple().to_string().into_bytes(),
         page::DEVICE_IDENTIFICATION => device_identification(uuid, port),
         page::EXTENDED_INQUIRY_DATA => extended(),
+        page::THIRD_PARTY_COPY => extended_copy::third_party_copy_page(),
         page::BLOCK_LIMITS => block_limits(geometry),
         page::BLOCK_DEVICE_CHARACTERISTICS => {
             // MEDIUM ROTATION RATE 0001h: it does not rotate.
@@ -123,17 +127,6 @@ const UTF8: u8 = 3;
 const UNIT: u8 = 0;
 const TARGET_PORT: u8 = 1;
 const TARGET_DEVICE: u8 = 2;
-/// Types of designators (SPC-4 §7.8.6.2).
-mod designator_type {
-    pub(super) const T10_VENDOR_ID: u8 = 0x1;
-    pub(super) const NAA: u8 = 0x3;
-    pub(super) const RELATIVE_TARGET_PORT: u8 = 0x4;
-    pub(super) const TARGET_PORT_GROUP: u8 = 0x5;
-    pub(super) const SCSI_NAME_STRING: u8 = 0x8;
-    pub(super) const UUID: u8 = 0xA;
-}
-/// NAA 6h: IEEE registered extended.
-const NAA_REGISTERED_EXTENDED: u128 = 0x6;
 /// A UUID designator's type: one as RFC 4122 has it.
 const RFC_4122: u8 = 0x10;
 
@@ -157,9 +150,8 @@ fn name_string(mut name: String) -> Vec<u8> {
 
 fn device_identification(uuid: Uuid, port: &Port) -> Vec<u8> {
     let mut out = Vec::new();
-    let naa = NAA_REGISTERED_EXTENDED << 124 | COMPANY << 100 | uuid.as_u128() & ((1 << 100) - 1);
-    use designator_type as kind;
-    designator(&mut out, BINARY, UNIT, kind::NAA, &naa.to_be_bytes());
+    use designators::designator_type as kind;
+    designator(&mut out, BINARY, UNIT, kind::NAA, &designators::naa(uuid));
     let simple = uuid.simple().to_string();
     designator(&mut out, ASCII, UNIT, kind::T10_VENDOR_ID, &[&VENDOR[..], simple.as_bytes()].concat());
     designator(&mut out, BINARY, UNIT, kind::UUID, &[&[RFC_4122, 0][..], uuid.as_bytes()].concat());
@@ -186,11 +178,9 @@ fn extended() -> Vec<u8> {
 fn block_limits(geometry: Geometry) -> Vec<u8> {
     let blocks = |bytes: u64| bytes / u64::from(geometry.block_bytes);
     let blocks32 = |bytes: u64| (blocks(bytes) as u32).to_be_bytes();
-    const WSNZ: u8 = 0x01;
     const UGAVALID: u8 = 0x80;
     let mut page = [0; 64];
-    // WRITE SAME of 0 blocks is refused.
-    page[4] = WSNZ;
+    // WSNZ = 0: WRITE SAME of 0 blocks goes to the end of the unit.
     page[5] = limits::COMPARED_BLOCKS;
     page[6..8].copy_from_slice(&(blocks(limits::PHYSICAL_BLOCK_BYTES) as u16).to_be_bytes());
     page[8..12].copy_from_slice(&blocks32(limits::TRANSFER_BYTES));

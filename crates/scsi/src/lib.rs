@@ -6,12 +6,14 @@
 //! advertised as they are enforced ([`limits`]).
 //!
 //! Does not know: logical unit numbers, unit attentions, initiators and who has reserved what (the target's business),
-//! transports, third-party copy. Assumes of the device: what its trait says, nothing more.
+//! transports, what copies take between units. Assumes of the device: what its trait says, nothing more.
 
 mod cdb;
 mod command;
 mod data_out;
+mod designators;
 mod execute;
+mod extended_copy;
 mod geometry;
 mod inquiry;
 pub mod limits;
@@ -30,6 +32,9 @@ mod unit;
 
 pub use command::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, Needs, ReportOpcodes};
 pub use execute::execute;
+pub use extended_copy::{
+    CopyList, CopyResults, CopyStatus, Designator, Segment, copy_status, operating_parameters,
+};
 pub use geometry::Geometry;
 pub use inquiry::{no_unit_inquiry, report_luns};
 pub use mode::mode_select;

@@ -13,7 +13,7 @@ pub const UNMAP_BYTES: u64 = 512 * MIB;
 /// Most descriptors in one UNMAP.
 pub const UNMAP_DESCRIPTORS: u32 = 256;
 /// Most bytes one WRITE SAME covers (MAXIMUM WRITE SAME LENGTH).
-pub const WRITE_SAME_BYTES: u64 = 32 * MIB;
+pub const WRITE_SAME_BYTES: u64 = 512 * MIB;
 /// Most bytes one ORWRITE changes, and one COMPARE AND WRITE compares and writes.
 pub const MODIFIED_BYTES: u64 = MIB;
 /// Most blocks of one COMPARE AND WRITE (MAXIMUM COMPARE AND WRITE LENGTH): its CDB has no room for more.

@@ -29,6 +29,8 @@ pub(crate) const RELEASE_10: u8 = 0x57;
 pub(crate) const MODE_SENSE_10: u8 = 0x5A;
 pub(crate) const PERSISTENT_RESERVE_IN: u8 = 0x5E;
 pub(crate) const PERSISTENT_RESERVE_OUT: u8 = 0x5F;
+pub(crate) const THIRD_PARTY_COPY_OUT: u8 = 0x83;
+pub(crate) const THIRD_PARTY_COPY_IN: u8 = 0x84;
 pub(crate) const READ_16: u8 = 0x88;
 pub(crate) const WRITE_16: u8 = 0x8A;
 pub(crate) const COMPARE_AND_WRITE: u8 = 0x89;
@@ -48,10 +50,13 @@ pub(crate) const WRITE_AND_VERIFY_12: u8 = 0xAE;
 pub(crate) const VERIFY_12: u8 = 0xAF;
 pub(crate) const READ_DEFECT_DATA_12: u8 = 0xB7;
 
-/// Service actions of SERVICE ACTION IN (16) and MAINTENANCE IN.
+/// Service actions of SERVICE ACTION IN (16), MAINTENANCE IN, and THIRD-PARTY COPY OUT and IN.
 pub(crate) mod service_action {
     pub(crate) const READ_CAPACITY_16: u8 = 0x10;
     pub(crate) const GET_LBA_STATUS: u8 = 0x12;
+    pub(crate) const EXTENDED_COPY: u8 = 0x00;
+    pub(crate) const COPY_STATUS: u8 = 0x00;
+    pub(crate) const OPERATING_PARAMETERS: u8 = 0x03;
     pub(crate) const REPORT_TARGET_PORT_GROUPS: u8 = 0x0A;
     pub(crate) const REPORT_SUPPORTED_OPERATION_CODES: u8 = 0x0C;
     pub(crate) const REPORT_SUPPORTED_TASK_MANAGEMENT_FUNCTIONS: u8 = 0x0D;

@@ -22,7 +22,7 @@ pub(crate) async fn write_same<D: BlockDevice>(
     no_data: bool,
     data: &[Slice],
 ) -> Result<Reply, Sense> {
-    let range = geometry.range(extent)?;
+    let range = geometry.range_to_fill(extent)?;
     let block = geometry.block_bytes as usize;
     let wanted_bytes = if no_data { 0 } else { block as u64 };
     let pattern = concat(data);
@@ -30,6 +30,9 @@ pub(crate) async fn write_same<D: BlockDevice>(
         return Err(Sense::INCORRECT_AMOUNT_OF_DATA);
     }
     // Zeroes are not stored: a range of them is unmapped.
+    if range.is_empty() {
+        return Ok(Reply { wanted_bytes, ..Reply::good() });
+    }
     if pattern.iter().all(|&byte| byte == 0) {
         device.unmap(range).await.map_err(geometry.sense_of())?;
     } else {

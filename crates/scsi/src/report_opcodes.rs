@@ -64,6 +64,21 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     action(opcode::PERSISTENT_RESERVE_OUT, 5, &[5, FF, 0, 0, FF, FF, FF, FF, 0]),
     action(opcode::PERSISTENT_RESERVE_OUT, 6, &[6, 0, 0, 0, FF, FF, FF, FF, 0]),
     action(opcode::PERSISTENT_RESERVE_OUT, 7, &[7, 0, 0, 0, FF, FF, FF, FF, 0]),
+    action(
+        opcode::THIRD_PARTY_COPY_OUT,
+        service_action::EXTENDED_COPY,
+        &[0, 0, 0, 0, 0, 0, 0, 0, 0, FF, FF, FF, FF, 0, 0],
+    ),
+    action(
+        opcode::THIRD_PARTY_COPY_IN,
+        service_action::COPY_STATUS,
+        &[0, FF, 0, 0, 0, 0, 0, 0, 0, FF, FF, FF, FF, 0, 0],
+    ),
+    action(
+        opcode::THIRD_PARTY_COPY_IN,
+        service_action::OPERATING_PARAMETERS,
+        &[3, 0, 0, 0, 0, 0, 0, 0, 0, FF, FF, FF, FF, 0, 0],
+    ),
     op(opcode::READ_16, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(opcode::WRITE_16, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0]),
     op(opcode::COMPARE_AND_WRITE, &[0x18, FF, FF, FF, FF, FF, FF, FF, FF, 0, 0, 0, FF, GN, 0]),

@@ -30,6 +30,7 @@ pub enum SenseKey {
     IllegalRequest = 0x5,
     UnitAttention = 0x6,
     DataProtect = 0x7,
+    CopyAborted = 0xA,
     AbortedCommand = 0xB,
     Miscompare = 0xE,
 }
@@ -70,7 +71,15 @@ senses! {
     INVALID_FIELD_IN_CDB = IllegalRequest, 0x24, 0x00;
     LUN_NOT_SUPPORTED = IllegalRequest, 0x25, 0x00;
     INVALID_FIELD_IN_PARAMETER_LIST = IllegalRequest, 0x26, 0x00;
+    TOO_MANY_TARGET_DESCRIPTORS = IllegalRequest, 0x26, 0x06;
+    UNSUPPORTED_TARGET_DESCRIPTOR_TYPE_CODE = IllegalRequest, 0x26, 0x07;
+    TOO_MANY_SEGMENT_DESCRIPTORS = IllegalRequest, 0x26, 0x08;
+    UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE_CODE = IllegalRequest, 0x26, 0x09;
+    OPERATION_IN_PROGRESS = IllegalRequest, 0x00, 0x16;
+    COPY_ABORTED = CopyAborted, 0x00, 0x00;
+    COPY_TARGET_DEVICE_NOT_REACHABLE = CopyAborted, 0x0D, 0x02;
     INVALID_RELEASE_OF_PERSISTENT_RESERVATION = IllegalRequest, 0x26, 0x04;
+    INSUFFICIENT_REGISTRATION_RESOURCES = IllegalRequest, 0x55, 0x04;
     INVALID_MESSAGE_ERROR = IllegalRequest, 0x49, 0x00;
     SAVING_NOT_SUPPORTED = IllegalRequest, 0x39, 0x00;
     MEDIUM_MAY_HAVE_CHANGED = UnitAttention, 0x28, 0x00;

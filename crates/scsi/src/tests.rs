@@ -94,7 +94,7 @@ fn ranges_are_checked_before_anything_moves() {
     assert_eq!(sense(&cdb16(0x88, 0, u64::MAX, 1)), Some(Sense::LBA_OUT_OF_RANGE));
     assert_eq!(sense(&cdb16(0x88, 0, 64, 0)), None);
     assert_eq!(sense(&cdb16(0x88, 0, 65, 0)), Some(Sense::LBA_OUT_OF_RANGE));
-    assert_eq!(sense(&cdb16(0x93, 0, 0, 0)), Some(Sense::INVALID_FIELD_IN_CDB));
+    assert_eq!(sense(&cdb16(0x93, 0, 65, 0)), Some(Sense::LBA_OUT_OF_RANGE));
 }
 
 #[test]
@@ -111,6 +111,11 @@ fn write_same_unmaps_zeroes_and_writes_patterns() {
     );
     run(&device, &cdb16(0x93, 0x00, 2, 2), &[0; 512], 0);
     run(&device, &cdb16(0x93, 0x09, 4, 1), &[], 0);
+    // No blocks: up to the end.
+    assert_eq!(run(&device, &cdb16(0x93, 0, 62, 0), &pattern, 0).status, Status::Good);
+    let read = data_of(&run(&device, &cdb16(0x88, 0, 61, 3), &[], 1 << 20));
+    assert_eq!((read[511], &read[512..1024], &read[1024..]), (0xEE, &pattern[..], &pattern[..]));
+    assert_eq!(run(&device, &cdb16(0x93, 0, 64, 0), &pattern, 0).status, Status::Good);
     assert_eq!(device.unmapped(), [ByteRange::new(1024, 1024), ByteRange::new(2048, 512)]);
 }
 
@@ -167,7 +172,7 @@ fn device_errors_become_sense_data() {
 fn identification_is_as_published() {
     let device = ram(512);
     let page = |page: u8| data_of(&run(&device, &[0x12, 1, page, 1, 0, 0], &[], 256));
-    assert_eq!(page(0x00), [0, 0, 0, 7, 0x00, 0x80, 0x83, 0x86, 0xB0, 0xB1, 0xB2]);
+    assert_eq!(page(0x00), [0, 0, 0, 8, 0x00, 0x80, 0x83, 0x86, 0x8F, 0xB0, 0xB1, 0xB2]);
     assert_eq!(page(0x86)[4..8], [0, 7, 0, 1]);
     assert_eq!(&page(0x80)[4..], b"01932c0712347abc8def0123456789ab");
     let identification = page(0x83);

@@ -2,6 +2,7 @@
 
 use crate::{
     command::{Bytchk, Command},
+    extended_copy,
     geometry::Geometry,
     limits,
     sense::Sense,
@@ -34,12 +35,16 @@ impl Command {
             return Ok(transfer);
         }
         Ok(match *self {
+            Command::ExtendedCopy { parameter_bytes } if parameter_bytes > extended_copy::LIST_MAX_BYTES => {
+                return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
+            }
+            Command::ExtendedCopy { parameter_bytes } => data_out(parameter_bytes),
             Command::PersistentReserveOut(request) => {
                 request.check()?;
                 data_out(request.parameter_bytes)
             }
             Command::TestUnitReady
-            | Command::StartStopUnit
+            | Command::StartStopUnit { .. }
             | Command::SendDiagnostic
             | Command::Reserve
             | Command::Release => Transfer::default(),
@@ -53,6 +58,7 @@ impl Command {
             | Command::ReportLuns { allocation, .. }
             | Command::ReadDefectData { allocation, .. }
             | Command::PersistentReserveIn { allocation, .. }
+            | Command::ReceiveCopyResults { allocation, .. }
             | Command::ReportTargetPortGroups { allocation, .. }
             | Command::ReadCapacity16 { allocation } => data_in(allocation),
             Command::ReportTaskManagement { extended, allocation } => {
@@ -107,9 +113,7 @@ impl Command {
                 return Err(Sense::INVALID_FIELD_IN_CDB);
             }
             Command::WriteSame { extent, no_data, .. } => {
-                if geometry.range_within(extent, limits::WRITE_SAME_BYTES)?.is_empty() {
-                    return Err(Sense::INVALID_FIELD_IN_CDB);
-                }
+                geometry.range_to_fill(extent)?;
                 Transfer { is_exact: true, ..data_out(if no_data { 0 } else { block }) }
             }
             Command::Unmap { parameter_bytes, .. } if parameter_bytes > limits::PARAMETER_BYTES => {

@@ -397,7 +397,9 @@ impl<D: BlockDevice> State<D> {
             .flat_map(|host| host.luns.values())
             .map(|shown| shown.device.uuid())
             .collect();
-        self.units.retain(|uuid, unit| shown.contains(uuid) || !unit.is_plain());
+        // NOTE: a session or a request may still have it.
+        self.units
+            .retain(|uuid, unit| shown.contains(uuid) || Arc::strong_count(unit) > 1 || !unit.is_plain());
         self.units.entry(device.uuid()).or_insert_with(|| Arc::new(UnitState::of(device))).clone()
     }
 }

@@ -1,4 +1,4 @@
-//! Who is inside a unit: requests that are being executed, counted so that one can wait for all who came before.
+//! Who is inside a unit: requests that write and are being executed, counted so that one can wait for all who came before.
 
 use quoin_world::Event;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -10,6 +10,8 @@
 //! transports: one [`Nexus`] per session, used from one thread.
 
 mod clock;
+mod copies;
+mod copy;
 mod credentials;
 mod error;
 mod exports;

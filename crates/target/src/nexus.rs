@@ -1,6 +1,6 @@
 //! An I_T nexus: one session of one initiator, its view of the units and their unit attentions.
 
-use crate::{Lun, Target, Traffic, reservations::ItNexus, unit::Shown};
+use crate::{Lun, Target, Traffic, copies::Copies, reservations::ItNexus, unit::Shown};
 use parking_lot::Mutex;
 use quoin_scsi::{
     Command, Geometry, ModeSelect, Needs, Port, Reply, Sense, Status, Transfer, execute, mode_select,
@@ -47,8 +47,7 @@ pub enum Notice {
         /// Dropped when done.
         done: OneShotSender<()>,
     },
-    /// Another initiator preempted this one and aborts its commands: drop `done` when none of this session runs on the unit any
-    /// more.
+    /// Another initiator preempted this one and aborts its commands: drop `done` when none of them is answered any more.
     TasksAborted {
         /// The volume.
         unit: Uuid,
@@ -93,6 +92,7 @@ pub(crate) struct Shared {
     /// The same as reservations name it.
     pub(crate) it_nexus: ItNexus,
     pub(crate) port: Port,
+    pub(crate) copies: Copies,
     pub(crate) address: String,
     pub(crate) since_ms: u64,
     pub(crate) traffic: Arc<Traffic>,
@@ -111,7 +111,8 @@ impl Shared {
     ) -> Self {
         let it_nexus = name.it_nexus();
         let (notices, has_notices, event) = (Mutex::default(), AtomicBool::new(false), Event::new());
-        Self { id, name, it_nexus, port, address, since_ms, traffic, notices, has_notices, event }
+        let copies = Copies::default();
+        Self { id, name, it_nexus, port, copies, address, since_ms, traffic, notices, has_notices, event }
     }
 
     pub(crate) fn notify(&self, notice: Notice) {
@@ -263,18 +264,19 @@ impl<D: BlockDevice> Request<D> {
     /// Runs the command with the data the initiator sent; it takes up to `in_limit_bytes`.
     pub async fn run(&self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
         let state = &self.unit.state;
-        // NOTE: looked at again: since it was admitted its data was on the way. It counts as inside until it has ended.
-        let inside = match self.command.needs() {
-            Needs::Nothing => None,
-            needs => Some(state.enter(&self.nexus.it_nexus, needs)),
-        };
+        // NOTE: looked at again: since it was admitted its data was on the way. What writes counts as inside until it has ended.
+        let (nexus, needs) = (&self.nexus.it_nexus, self.command.needs());
+        let writing = if needs == Needs::Write { state.enter(nexus) } else { None };
+        let is_let = if needs == Needs::Write { writing.is_some() } else { state.lets(nexus, needs) };
         let reply = match self.command {
-            _ if matches!(inside, Some(None)) => Reply::conflict(),
+            _ if !is_let => Reply::conflict(),
             Command::ModeSelect(request) => self.select(&request, &data),
             Command::Reserve => self.reserve().await,
             Command::Release => self.release().await,
             Command::PersistentReserveIn { action, allocation } => self.reserve_in(action, allocation),
             Command::PersistentReserveOut(request) => self.reserve_out(request, &data).await,
+            Command::ExtendedCopy { parameter_bytes } => self.extended_copy(parameter_bytes, &data).await,
+            Command::ReceiveCopyResults { what, allocation } => self.copy_results(what, allocation),
             Command::ReportTargetPortGroups { extended, allocation } => {
                 let groups = target_port_groups(extended, self.target.ports().into_iter());
                 Reply::parameters(groups, allocation)
@@ -388,6 +390,10 @@ impl<D: BlockDevice> Nexus<D> {
             }
             self.units.insert(lun, unit);
         }
+        // What is not seen any more is not reserved by this session either.
+        for unit in old.into_values() {
+            unit.shown.state.end_reserve(Some(&self.shared.it_nexus));
+        }
     }
 
     /// Takes a command for the unit at `lun`, a number in wire form.
@@ -482,7 +488,9 @@ impl<D: BlockDevice> Nexus<D> {
     pub fn unit_reset(&mut self, unit: Uuid, announce: bool) -> Vec<OneShot<()>> {
         for entry in self.units.values_mut().filter(|entry| entry.uuid() == unit) {
             entry.shown.state.modes.reset();
-            entry.shown.state.end_reserve(None);
+            if announce {
+                entry.shown.state.end_reserve(None);
+            }
             entry.attentions.retain(|sense| *sense != Sense::DEVICE_RESET_OCCURRED);
             entry.attentions.push_front(Sense::DEVICE_RESET_OCCURRED);
         }

@@ -51,7 +51,15 @@ pub(crate) struct Reservations {
     is_kept: bool,
     /// Who has it by RESERVE.
     reserved: Option<ItNexus>,
+    /// What was kept of it cannot be read: who was fenced is not known, so nobody may read or write.
+    is_unreadable: bool,
 }
+
+/// Most registrations of a unit.
+pub(crate) const REGISTRANTS_MAX: usize = 256;
+/// Most bytes that are kept of a unit's reservations: a transaction of the catalog takes no more.
+const KEPT_MAX_BYTES: usize = 56 << 10;
+pub(crate) const INSUFFICIENT: Refusal = Refusal::Sense(Sense::INSUFFICIENT_REGISTRATION_RESOURCES);
 
 /// Why a request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,9 +78,14 @@ pub(crate) struct Effect {
 }
 
 impl Reservations {
+    /// Those of a unit of which what was kept cannot be read.
+    pub(crate) fn unreadable() -> Self {
+        Self { is_unreadable: true, ..Self::default() }
+    }
+
     /// Whether nobody is kept from anything.
     pub(crate) fn is_open(&self) -> bool {
-        self.persistent.is_none() && self.reserved.is_none()
+        self.persistent.is_none() && self.reserved.is_none() && !self.is_unreadable
     }
 
     /// Whether there is nothing to know of it.
@@ -87,6 +100,9 @@ impl Reservations {
         }
         if let Some(reserved) = &self.reserved {
             return reserved == nexus;
+        }
+        if self.is_unreadable {
+            return needs == Needs::Presence;
         }
         let Some(persistent) = &self.persistent else { return true };
         let is_registered = self.registrants.contains_key(nexus);
@@ -110,11 +126,18 @@ impl Reservations {
     pub(crate) fn reserve(&mut self, nexus: &ItNexus) -> Result<(), Refusal> {
         match &self.reserved {
             Some(reserved) if reserved != nexus => Err(Refusal::Conflict),
+            _ if self.is_unreadable => Err(Refusal::Conflict),
             _ if self.registrants.is_empty() => {
                 self.reserved = Some(nexus.clone());
                 Ok(())
             }
-            _ if self.registrants.contains_key(nexus) && self.lets(nexus, Needs::Write) => Ok(()),
+            // There must be one that lets it: or two would both take it for theirs.
+            _ if self.persistent.is_some()
+                && self.registrants.contains_key(nexus)
+                && self.lets(nexus, Needs::Write) =>
+            {
+                Ok(())
+            }
             _ => Err(Refusal::Conflict),
         }
     }

@@ -2,13 +2,14 @@
 
 use crate::{
     NexusName, Notice, Request,
-    reservations::{Effect, ItNexus, Out, Refusal, Reservations},
+    reservations::{Effect, INSUFFICIENT, ItNexus, Out, REGISTRANTS_MAX, Refusal, Reservations},
 };
 use quoin_scsi::{
     Geometry, InitiatorPort, Reply, ReserveAction, ReserveIn, ReserveOut, ReserveParameters, Sense,
 };
 use quoin_volume::BlockDevice;
 use quoin_world::{Slice, one_shot};
+use std::collections::BTreeSet;
 
 impl From<Refusal> for Reply {
     fn from(refusal: Refusal) -> Self {
@@ -39,10 +40,7 @@ impl<D: BlockDevice> Request<D> {
     pub(crate) async fn release(&self) -> Reply {
         let state = &self.unit.state;
         let _turn = state.changing.lock().await;
-        let mut reservations = state.reservations();
-        let done = reservations.release(&self.nexus.it_nexus);
-        state.set_reservations(reservations);
-        done.map_or_else(Reply::from, |()| Reply::good())
+        state.release(&self.nexus.it_nexus).map_or_else(Reply::from, |()| Reply::good())
     }
 
     /// PERSISTENT RESERVE IN.
@@ -118,23 +116,28 @@ impl<D: BlockDevice> Request<D> {
         if moves && !self.target.ports().contains(&port) {
             return Err(INVALID);
         }
-        let mut others = Vec::new();
-        for InitiatorPort { name, isid } in &parameters.others {
+        let named: BTreeSet<&InitiatorPort> = parameters.others.iter().collect();
+        if named.len() > REGISTRANTS_MAX {
+            return Err(INSUFFICIENT);
+        }
+        let mut others = BTreeSet::new();
+        for InitiatorPort { name, isid } in named {
             match isid {
                 Some(isid) => {
-                    others.push(NexusName { initiator: name.clone(), isid: *isid, group: port }.it_nexus())
+                    let name = NexusName { initiator: name.clone(), isid: *isid, group: port };
+                    others.insert(name.it_nexus());
                 }
                 // By its name alone an initiator is known only while it is there.
                 None => {
                     let known = self.target.nexuses_of(name).into_iter().filter(|nexus| nexus.port == port);
                     let before = others.len();
-                    others.extend(known);
+                    others.extend(known.take(REGISTRANTS_MAX));
                     if others.len() == before {
                         return Err(INVALID);
                     }
                 }
             }
         }
-        Ok(others)
+        Ok(others.into_iter().collect())
     }
 }

@@ -16,6 +16,7 @@ use std::{
 };
 use uuid::Uuid;
 
+mod copy;
 mod reserve;
 
 const HOST: &str = "iqn.2026-11.test:h";

@@ -2,7 +2,7 @@
 
 use crate::{
     inside::{Entered, Inside},
-    reservations::{ItNexus, Reservations},
+    reservations::{ItNexus, Refusal, Reservations},
 };
 use parking_lot::Mutex;
 use quoin_scsi::{Modes, Needs};
@@ -81,7 +81,7 @@ pub(crate) struct UnitState {
     reservations: Mutex<Reservations>,
     /// As [`Reservations::is_open`] says: most requests look at nothing else.
     restricts: AtomicBool,
-    /// Requests that are being executed.
+    /// Requests that write and are being executed.
     inside: Inside,
     /// Held by the one who changes reservations; only the end of a RESERVE does not wait for it.
     pub(crate) changing: AsyncMutex,
@@ -94,12 +94,13 @@ impl UnitState {
         let reservations = match kept.transpose() {
             Ok(kept) => kept.unwrap_or_default(),
             Err(why) => {
+                let volume = device.name();
                 tracing::error!(
-                    volume = device.name(),
+                    volume,
                     why,
-                    "its reservations cannot be read; it has none now"
+                    "its reservations cannot be read: hosts are kept out until one registers anew"
                 );
-                Reservations::default()
+                Reservations::unreadable()
             }
         };
         Self {
@@ -116,12 +117,12 @@ impl UnitState {
         !self.restricts.load(Ordering::SeqCst) || self.reservations.lock().lets(nexus, needs)
     }
 
-    /// Goes in to do what needs this; `None` if reservations keep the nexus out. Whoever was let in is waited for by a change that
-    /// would have kept it out.
-    pub(crate) fn enter(&self, nexus: &ItNexus, needs: Needs) -> Option<Entered<'_>> {
+    /// Goes in to write; `None` if reservations keep the nexus out. Whoever was let in is waited for by a change that would have
+    /// kept it out.
+    pub(crate) fn enter(&self, nexus: &ItNexus) -> Option<Entered<'_>> {
         // NOTE: counted first.
         let entered = self.inside.enter();
-        self.lets(nexus, needs).then_some(entered)
+        self.lets(nexus, Needs::Write).then_some(entered)
     }
 
     pub(crate) fn reservations(&self) -> Reservations {
@@ -138,6 +139,14 @@ impl UnitState {
     /// Waits until nothing is done any more that was begun before now. To be called by the one who changes reservations.
     pub(crate) async fn settle(&self) {
         self.inside.settle().await;
+    }
+
+    /// RELEASE.
+    pub(crate) fn release(&self, nexus: &ItNexus) -> Result<(), Refusal> {
+        let mut current = self.reservations.lock();
+        let done = current.release(nexus);
+        self.restricts.store(!current.is_open(), Ordering::SeqCst);
+        done
     }
 
     /// Ends what RESERVE did: for one whose session ends, or for all at a reset.

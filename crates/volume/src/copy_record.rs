@@ -1,6 +1,10 @@
 //! Copies as the catalog keeps them.
 
-use crate::{VolumeError, record::key};
+use crate::{
+    VolumeError,
+    image::{IMAGE_OBJECT, hidden_images},
+    record::key,
+};
 use quoin_base::VolumeId;
 use quoin_pool::{ObjectKind, Pool};
 use serde::{Deserialize, Serialize};
@@ -60,10 +64,12 @@ pub(crate) fn read_copies(pool: &Pool) -> Result<Copies, VolumeError> {
 /// The objects of a catalog.
 type Objects = BTreeMap<(ObjectKind, String), Vec<u8>>;
 
-/// The hidden volumes of the copies in a catalog.
+/// The hidden volumes of the copies and images in a catalog.
 pub fn hidden_volumes(objects: &Objects) -> BTreeSet<VolumeId> {
+    let keys_of = |wanted| objects.keys().filter(move |(kind, _)| *kind == wanted).map(|(_, key)| key);
     let copies = objects.iter().filter(|((kind, _), _)| *kind == COPY_OBJECT);
-    copies.filter_map(|((_, key), value)| Some(CopyRecord::decode(key, value).ok()?.id)).collect()
+    let copies = copies.filter_map(|((_, key), value)| Some(CopyRecord::decode(key, value).ok()?.id));
+    copies.chain(hidden_images(keys_of(IMAGE_OBJECT))).collect()
 }
 
 /// The problems of the copies in a catalog of a pool with these volumes.

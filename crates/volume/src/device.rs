@@ -3,7 +3,7 @@
 use crate::{Instruments, Thresholds};
 use quoin_base::{ByteRange, Extent};
 use quoin_world::{Buf, Slice};
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 use thiserror::Error;
 use uuid::Uuid;
 
@@ -21,6 +21,8 @@ pub enum Provisioning {
 /// Ranges are multiples of [`BlockDevice::block_bytes`], except where bytes are said. Calls may run concurrently; of two that overlap in
 /// time, either may come first. Must be called on a data thread.
 pub trait BlockDevice: Send + Sync + 'static {
+    /// What it held at one moment.
+    type Image: Send + Sync + 'static;
     /// The identity hosts see, the same for the life of the volume.
     fn uuid(&self) -> Uuid;
     /// Its name.
@@ -81,6 +83,16 @@ pub trait BlockDevice: Send + Sync + 'static {
         &self,
         range: ByteRange,
         change: impl FnOnce(&mut [u8]) -> bool + Send,
+    ) -> impl Future<Output = Result<(), DeviceError>> + Send;
+    /// Keeps what it holds in a range, which is not changed by what is written from now on, until the image is dropped.
+    fn image(&self, range: ByteRange) -> impl Future<Output = Result<Arc<Self::Image>, DeviceError>> + Send;
+    /// Gives the range from byte `to` on what an image, of itself or another device, holds in `from`: a range for which it was
+    /// made. If it fails, a part may be copied.
+    fn copy_from(
+        &self,
+        to: u64,
+        image: &Self::Image,
+        from: ByteRange,
     ) -> impl Future<Output = Result<(), DeviceError>> + Send;
     /// Writes any bytes, parts of logical blocks included. Whatever else is written to these blocks at the same time, by
     /// whichever front end, stays; a restore or refresh comes before or after it.

@@ -2,7 +2,10 @@
 
 use crate::{
     BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
-    VolumeError, marking::Marking, record::VolumeRecord,
+    VolumeError,
+    image::{Image, Latest},
+    marking::Marking,
+    record::VolumeRecord,
 };
 use parking_lot::{Mutex, RwLock};
 use quoin_base::{ByteRange, Compression, Extent, SECTOR_BYTES, VolumeId};
@@ -48,6 +51,9 @@ pub struct Volume {
     pub(crate) marking: Marking,
     /// What front ends have to know after a restart of who reserved it.
     pub(crate) reservations: Mutex<Option<Vec<u8>>>,
+    pub(crate) latest: Latest,
+    /// Held while an image is made.
+    pub(crate) imaging: AsyncMutex,
 }
 
 impl Volume {
@@ -73,6 +79,8 @@ impl Volume {
             gate: Gate::default(),
             marking,
             reservations: Mutex::default(),
+            latest: Latest::default(),
+            imaging: AsyncMutex::new(),
         }
     }
 
@@ -152,7 +160,8 @@ impl Volume {
     /// knew it looks again at what it holds.
     pub(crate) fn succeeding(self, before: &Volume) -> Self {
         let contents = AtomicU64::new(before.contents() + 1);
-        Self { trimming: before.trimming.clone(), contents, ..self }
+        let reservations = Mutex::new(before.reservations.lock().clone());
+        Self { trimming: before.trimming.clone(), contents, reservations, ..self }
     }
 
     pub(crate) fn content_replaced(&self) {
@@ -310,6 +319,8 @@ impl Volume {
 }
 
 impl BlockDevice for Volume {
+    type Image = Image;
+
     fn uuid(&self) -> Uuid {
         self.uuid
     }
@@ -378,6 +389,14 @@ impl BlockDevice for Volume {
         change: impl FnOnce(&mut [u8]) -> bool + Send,
     ) -> Result<(), DeviceError> {
         if range.is_empty() { Ok(()) } else { self.write_changed(range, change).await }
+    }
+
+    async fn image(&self, range: ByteRange) -> Result<Arc<Image>, DeviceError> {
+        self.image_of(range).await
+    }
+
+    async fn copy_from(&self, to: u64, image: &Image, from: ByteRange) -> Result<(), DeviceError> {
+        self.take_from(to, image, from).await
     }
 
     fn kept_reservations(&self) -> Option<Vec<u8>> {

@@ -5,6 +5,7 @@ use crate::{
     copy_record::{Copies, read_copies},
     error::refused,
     group::Groups,
+    image::Images,
     known::{Bin, Known},
     marking::Marking,
     record::{RESERVATIONS_OBJECT, TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord, key},
@@ -42,6 +43,8 @@ pub struct Volumes {
     pub(crate) changes: Arc<AsyncMutex>,
     /// A task that empties the former tails of volumes, one after the other, holds another handle on it.
     pub(crate) trims: Arc<()>,
+    /// Images from which hosts had ranges copied.
+    pub(crate) images: Arc<Images>,
 }
 
 impl Volumes {
@@ -50,7 +53,8 @@ impl Volumes {
         let (known, bin, groups, copies) =
             (Mutex::default(), Mutex::default(), Mutex::default(), Mutex::default());
         let (retention, changes) = (Mutex::default(), Arc::new(AsyncMutex::new()));
-        Self { world, slot, known, bin, groups, copies, retention, changes, trims: Arc::new(()) }
+        let (trims, images) = (Arc::new(()), Arc::default());
+        Self { world, slot, known, bin, groups, copies, retention, changes, trims, images }
     }
 
     /// Reads the volumes from the catalog of a newly opened pool. Volumes known before keep their objects.
@@ -58,7 +62,7 @@ impl Volumes {
     /// # Errors
     /// [`VolumeError::Record`] for an object of the catalog that this version cannot read. Which volumes are
     /// known stays as it was.
-    pub fn restore(&self, pool: &Pool) -> Result<Restored, VolumeError> {
+    pub fn restore(&self, pool: &Arc<Pool>) -> Result<Restored, VolumeError> {
         // All is read before anything is changed: a record that cannot be read leaves the volumes as they were.
         let tags: BTreeMap<_, _> = pool.list(TAGS_OBJECT).into_iter().collect();
         let records = pool
@@ -73,7 +77,7 @@ impl Volumes {
         // Those in the recycle bin apart from the others.
         let (binned, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.deleted.is_some());
-        self.restore_bin(&binned);
+        self.restore_bin(&binned, &mut reservations);
         let mut known = self.known.lock();
         // A volume that was known keeps its object, which hosts may hold.
         let mut before = known.take();
@@ -99,17 +103,19 @@ impl Volumes {
         restored.removed.extend(before.into_values());
         *self.groups.lock() = groups;
         *self.copies.lock() = copies;
+        self.images.restore(pool);
         Ok(restored)
     }
 
     /// Takes over which volumes are in the recycle bin.
-    fn restore_bin(&self, records: &[VolumeRecord]) {
+    fn restore_bin(&self, records: &[VolumeRecord], reservations: &mut BTreeMap<String, Vec<u8>>) {
         let mut bin = self.bin.lock();
         let mut before = std::mem::take(&mut *bin);
         for record in records {
             let volume = before.remove(&record.id).unwrap_or_else(|| Arc::new(self.object(record)));
             volume.mark_deleted();
             volume.update(record);
+            volume.restore_reservations(reservations.remove(&key(record.id)));
             bin.insert(record.id, volume);
         }
     }
@@ -238,7 +244,8 @@ impl Volumes {
     }
 
     fn object(&self, record: &VolumeRecord) -> Volume {
-        let marking = Marking { world: self.world.clone(), changes: self.changes.clone() };
+        let marking =
+            Marking { world: self.world.clone(), changes: self.changes.clone(), images: self.images.clone() };
         Volume::new(self.slot.clone(), marking, record)
     }
 

@@ -13,7 +13,10 @@ use quoin_world::{Buf, Event, Mutex, Slice};
 use std::{
     future::poll_fn,
     mem,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     task::Poll,
 };
 use uuid::Uuid;
@@ -224,7 +227,15 @@ impl RamDevice {
     }
 }
 
+/// What a device held in a range.
+pub struct RamImage {
+    range: ByteRange,
+    bytes: Vec<u8>,
+}
+
 impl BlockDevice for RamDevice {
+    type Image = RamImage;
+
     fn uuid(&self) -> Uuid {
         self.uuid
     }
@@ -300,6 +311,19 @@ impl BlockDevice for RamDevice {
                 part.copy_from_slice(&bytes[from..from + part.len()]);
             });
         }
+        Ok(())
+    }
+
+    async fn image(&self, range: ByteRange) -> Result<Arc<RamImage>, DeviceError> {
+        let slices = self.read(range).await?;
+        let bytes = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        Ok(Arc::new(RamImage { range, bytes }))
+    }
+
+    async fn copy_from(&self, to: u64, image: &RamImage, from: ByteRange) -> Result<(), DeviceError> {
+        let at = (from.offset - image.range.offset) as usize;
+        self.admit_blocks(ByteRange::new(to, from.len))?;
+        self.put(to, &image.bytes[at..at + from.len as usize]).await;
         Ok(())
     }
 

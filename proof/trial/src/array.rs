@@ -45,6 +45,8 @@ pub(crate) struct Array {
     drives: Vec<PathBuf>,
     log: PathBuf,
     iscsi: String,
+    /// A portal beside that one.
+    second_iscsi: String,
     api: String,
     nbd_socket: PathBuf,
     process: Option<Process>,
@@ -113,6 +115,7 @@ impl Array {
             drives: pool.drives.clone(),
             log: work.join("array.log"),
             iscsi: format!("127.0.0.1:{}", free_port()?),
+            second_iscsi: format!("127.0.0.1:{}", free_port()?),
             api: format!("127.0.0.1:{}", free_port()?),
             nbd_socket: work.join("array-nbd.sock"),
             process: None,
@@ -157,9 +160,9 @@ impl Array {
         let socket = self.nbd_socket.display().to_string();
         let args: Vec<&str> = match self.kind {
             Kind::Quoin => {
-                let serve =
-                    [&self.quoin, "serve", "--data", &self.data, "--iscsi", &self.iscsi, "--api", &self.api];
-                [&serve[..], &["--nbd-socket", &socket]].concat()
+                let serve = [&self.quoin, "serve", "--data", &self.data, "--api", &self.api];
+                let portals = ["--iscsi", &self.iscsi, "--iscsi", &self.second_iscsi];
+                [&serve[..], &portals, &["--nbd-socket", &socket]].concat()
             }
             Kind::Tgtd => return self.start_tgtd().map(|()| started.elapsed()),
         };
@@ -270,6 +273,11 @@ impl Array {
         let chap = ["--chap-user", "guest", "--chap-secret-file", &host];
         let mutual = ["--mutual-user", "array", "--mutual-secret-file", &array];
         self.tell(&[&["host", "set", HOST][..], &chap, &mutual].concat()).map(drop)
+    }
+
+    /// The portal beside that of [`Array::target`].
+    pub(crate) fn second_portal(&self) -> &str {
+        &self.second_iscsi
     }
 
     /// Runs a command of the array's command line; returns what it printed.

@@ -28,12 +28,14 @@ const DRIVE_BYTES: u64 = 4 << 30;
 const VOLUME_BYTES: u64 = 512 << 20;
 /// How long a guest may say nothing; a check's own limits are shorter.
 const SILENCE_LIMIT: Duration = Duration::from_secs(360);
-const TOOLS: [(&str, &str); 10] = [
+const TOOLS: [(&str, &str); 12] = [
     ("/bin/busybox", "busybox-static"),
     ("/sbin/e2fsck", "e2fsprogs"),
     ("/usr/bin/fio", "fio"),
     ("/bin/ip", "iproute2"),
     ("/sbin/iscsid", "open-iscsi"),
+    ("/lib/systemd/systemd-udevd", "udev"),
+    ("/sbin/multipathd", "multipath-tools"),
     ("/sbin/nbd-client", "nbd-client"),
     ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
     ("/usr/bin/setpriv", "util-linux"),
@@ -91,6 +93,8 @@ struct Trial {
     machine: Machine,
     control: BufReader<UnixStream>,
     route: Route,
+    /// To the other portal.
+    second_route: Route,
     array: Array,
     quoin: PathBuf,
     work: PathBuf,
@@ -106,11 +110,21 @@ impl Trial {
         }
         let array = Array::create(Kind::Quoin, quoin, work, Pool::of(drives, 1), VOLUME_BYTES)?;
         array.require_chap(work)?;
-        let route = Route::to(&array.target()?.portal)?;
-        let (machine, control) = Machine::boot(kernel, work, CHECKS, route.port(), array.nbd_socket())?;
+        let (route, second_route) = (Route::to(&array.target()?.portal)?, Route::to(array.second_portal())?);
+        let ports = [route.port(), second_route.port()];
+        let (machine, control) = Machine::boot(kernel, work, CHECKS, ports, array.nbd_socket())?;
         control.set_read_timeout(Some(Duration::from_millis(500)))?;
         let (quoin, work) = (quoin.to_owned(), work.to_owned());
-        Ok(Self { machine, control: BufReader::new(control), route, array, quoin, work, started })
+        Ok(Self {
+            machine,
+            control: BufReader::new(control),
+            route,
+            second_route,
+            array,
+            quoin,
+            work,
+            started,
+        })
     }
 
     /// Prints what the guest reports and does what it asks for, to its end. Returns how many checks passed, and
@@ -191,6 +205,16 @@ impl Trial {
             ("silence", _) => {
                 self.route.go_silent();
                 self.say("      the path is silent");
+                Ok(String::new())
+            }
+            ("cut", _) => {
+                self.second_route.set_down(true);
+                self.say("      the second path is cut");
+                Ok(String::new())
+            }
+            ("mend", _) => {
+                self.second_route.set_down(false);
+                self.say("      the second path is back");
                 Ok(String::new())
             }
             // How many lines of the array's log hold a text.

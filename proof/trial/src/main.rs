@@ -72,8 +72,9 @@ enum Cli {
         #[arg(long)]
         work: Option<PathBuf>,
     },
-    /// A Linux kernel's own iSCSI and NBD initiators in an emulated machine; needs no root, but busybox-static, fio,
-    /// nbd-client, open-iscsi, qemu-system-x86, sg3-utils, socat, and apt-get for Debian's kernel
+    /// A Linux kernel's own iSCSI and NBD initiators in an emulated machine, over two paths; needs no root, but
+    /// busybox-static, fio, multipath-tools, nbd-client, open-iscsi, qemu-system-x86, sg3-utils, socat, udev, and apt-get
+    /// for Debian's kernel
     Guest {
         #[command(flatten)]
         plan: guest::Plan,

@@ -9,6 +9,7 @@
 //! writers do not wait for that: if the fork is lost in a crash, they wrote to the layer as it was.
 
 pub(crate) mod aliases;
+mod as_forked;
 pub(crate) mod changes;
 pub(crate) mod copy;
 pub(crate) mod deadlist;

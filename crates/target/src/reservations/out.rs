@@ -1,6 +1,8 @@
 //! PERSISTENT RESERVE OUT (SPC-4 §5.13.7 to §5.13.11).
 
-use super::{Effect, ItNexus, Persistent, Refusal, Reservations};
+use super::{
+    Effect, INSUFFICIENT, ItNexus, KEPT_MAX_BYTES, Persistent, REGISTRANTS_MAX, Refusal, Reservations,
+};
 use quoin_scsi::{ReservationType, ReserveAction, ReserveOut, ReserveParameters, Sense};
 
 /// The target's part of a request.
@@ -45,7 +47,9 @@ impl Reservations {
     /// # Errors
     /// A conflict, or what is wrong with the request; nothing is changed.
     pub(crate) fn out(&mut self, out: &Out<'_>) -> Result<Effect, Refusal> {
-        if self.reserved.is_some() {
+        // Who ignores the keys that there were begins anew where nobody knows them.
+        let begins_anew = out.request.action == ReserveAction::RegisterAndIgnoreExistingKey;
+        if self.reserved.is_some() || self.is_unreadable && !begins_anew {
             return Err(CONFLICT);
         }
         let before = self.clone();
@@ -59,6 +63,9 @@ impl Reservations {
             ReserveAction::PreemptAndAbort => self.preempt(out, true),
             ReserveAction::RegisterAndMove => self.register_and_move(out),
         };
+        let is_much = self.registrants.len() > REGISTRANTS_MAX
+            || self.to_keep().is_some_and(|kept| kept.len() > KEPT_MAX_BYTES);
+        let done = if done.is_ok() && is_much { Err(INSUFFICIENT) } else { done };
         if done.is_err() {
             *self = before;
         }
@@ -90,6 +97,15 @@ impl Reservations {
             return Err(Refusal::Sense(Sense::INVALID_FIELD_IN_CDB));
         }
         let own_ports = out.over_ports([out.from.clone()]);
+        let others = out.over_ports(out.others.iter().cloned());
+        // Nobody registers another one anew.
+        if others.iter().any(|nexus| self.registrants.contains_key(nexus)) {
+            return invalid_list();
+        }
+        let has_another_key = |nexus: &ItNexus| self.registrants.get(nexus).is_some_and(|own| *own != key);
+        if !ignores_key && own_ports.iter().any(has_another_key) {
+            return Err(CONFLICT);
+        }
         if action_key == 0 {
             // Who is not registered has nothing to give up.
             if own.is_none() {
@@ -99,11 +115,12 @@ impl Reservations {
                 self.unregister(&nexus, &mut effect);
             }
         } else {
-            for nexus in own_ports.into_iter().chain(out.over_ports(out.others.iter().cloned())) {
+            for nexus in own_ports.into_iter().chain(others) {
                 self.registrants.insert(nexus, action_key);
             }
         }
         self.is_kept = out.parameters.survives_power_loss;
+        self.is_unreadable = false;
         self.changed();
         Ok(effect)
     }
@@ -178,8 +195,10 @@ impl Reservations {
             None => holder_key == Some(victim),
         };
         let kind = if takes_over { Some(out.kind()?) } else { None };
+        // Who takes the reservation over stays registered; else its own key names it as well as others.
         let is_victim = |nexus: &ItNexus, key: u64| {
-            nexus != out.from && (key == victim || victim == 0 && by_all.is_some())
+            let is_named = key == victim || victim == 0 && by_all.is_some();
+            is_named && !(takes_over && nexus == out.from)
         };
         let victims: Vec<ItNexus> = self
             .registrants
@@ -187,29 +206,33 @@ impl Reservations {
             .filter(|(nexus, key)| is_victim(nexus, **key))
             .map(|(nexus, _)| nexus.clone())
             .collect();
-        let own_key = out.parameters.key == victim;
-        if victims.is_empty() && !takes_over && !own_key {
+        if victims.is_empty() && !takes_over {
             return Err(CONFLICT);
         }
         let mut effect = Effect::default();
         for nexus in &victims {
             self.registrants.remove(nexus);
-            effect.attentions.push((nexus.clone(), Sense::REGISTRATIONS_PREEMPTED));
+            if nexus != out.from {
+                effect.attentions.push((nexus.clone(), Sense::REGISTRATIONS_PREEMPTED));
+            }
         }
         if let Some(kind) = kind {
             // Who stays learns that another kind of reservation holds now.
-            if held.is_some_and(|held| held.kind != kind && held.kind.lets_registrants()) {
+            if held.is_some_and(|held| held.kind != kind) {
                 self.tell_registrants(out.from, Sense::RESERVATIONS_RELEASED, &mut effect);
             }
             self.persistent = Some(Persistent { kind, nexus: out.from.clone() });
         } else if let Some(held) = &mut self.persistent
             && !self.registrants.contains_key(&held.nexus)
         {
-            // All hold it, and who was named for all is gone.
-            held.nexus = out.from.clone();
+            // All hold it, and who was named for all is gone. The last one takes it along.
+            match self.registrants.keys().next() {
+                Some(next) => held.nexus = next.clone(),
+                None => self.persistent = None,
+            }
         }
         if aborts {
-            effect.aborted = victims;
+            effect.aborted = victims.into_iter().filter(|nexus| nexus != out.from).collect();
         }
         self.changed();
         Ok(effect)
@@ -218,12 +241,12 @@ impl Reservations {
     fn register_and_move(&mut self, out: &Out<'_>) -> Result<Effect, Refusal> {
         self.require_key(out)?;
         let ReserveParameters { action_key, unregisters, .. } = *out.parameters;
-        let is_held = self.persistent.as_ref().is_some_and(|held| held.nexus == *out.from);
-        if !is_held || self.persistent.as_ref().is_some_and(|held| held.kind.is_held_by_all()) {
+        let Some(held) = &self.persistent else { return Err(Refusal::Sense(Sense::INVALID_FIELD_IN_CDB)) };
+        if held.nexus != *out.from || held.kind.is_held_by_all() {
             return Err(CONFLICT);
         }
         let [to] = out.others else { return invalid_list() };
-        if action_key == 0 || to == out.from {
+        if action_key == 0 || to.initiator_port() == out.from.initiator_port() {
             return invalid_list();
         }
         self.registrants.insert(to.clone(), action_key);

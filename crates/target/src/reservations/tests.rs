@@ -163,9 +163,72 @@ fn a_preempt_tells_who_stays_that_the_type_changed() {
 }
 
 #[test]
+fn a_preempt_by_the_own_key_ends_the_own_registration() {
+    let mut rig = Rig::with([1, 2]);
+    assert_eq!(rig.send(2, Preempt, WE, 2, 2), Ok(vec![]));
+    assert_eq!(rig.keys(), [1]);
+    // The holder takes its own reservation over, with another type, and others learn of that.
+    let mut rig = Rig::with([1, 2]);
+    rig.send(1, Reserve, WE, 1, 0).unwrap();
+    assert_eq!(rig.send(1, Preempt, EA, 1, 1), Ok(vec![(2, Sense::RESERVATIONS_RELEASED)]));
+    assert_eq!((rig.keys(), rig.lets(2)), (vec![1, 2], (false, false)));
+    // The last registrant takes what all hold along.
+    let mut rig = Rig::with([1]);
+    rig.send(1, Reserve, EAAR, 1, 0).unwrap();
+    rig.send(1, Preempt, WE, 1, 1).unwrap();
+    assert!(rig.0.is_empty());
+}
+
+#[test]
+fn nobody_registers_another_one_anew() {
+    let mut rig = Rig::with([1, 2]);
+    let (from, others) = (nexus(3), [nexus(1)]);
+    let (request, parameters) = request(Register, 0, 0, 7);
+    let out = Out { from: &from, request, parameters: &parameters, ports: &[1, 2], others: &others };
+    let invalid = Refusal::Sense(Sense::INVALID_FIELD_IN_PARAMETER_LIST);
+    assert_eq!(rig.0.out(&out).err(), Some(invalid));
+    assert_eq!(rig.keys(), [1, 2]);
+    // With all ports, a port that has another key is a conflict.
+    let second_port = ItNexus { port: 2, ..nexus(1) };
+    let (request, parameters) = request_for_all_ports(1, 9);
+    rig.0.registrants.insert(second_port, 5);
+    let out = Out { from: &nexus(1), request, parameters: &parameters, ports: &[1, 2], others: &[] };
+    assert_eq!(rig.0.out(&out).err(), Some(CONFLICT));
+}
+
+fn request_for_all_ports(key: u64, action_key: u64) -> (ReserveOut, ReserveParameters) {
+    let (request, parameters) = request(Register, 0, key, action_key);
+    (request, ReserveParameters { all_target_ports: true, ..parameters })
+}
+
+#[test]
+fn there_are_no_more_registrations_than_can_be_kept() {
+    let mut rig = Rig::with([]);
+    let long = "x".repeat(200);
+    let refused = (0..1000).find_map(|number| {
+        let from = ItNexus { initiator: format!("iqn.2026-11.{number}{long}"), isid: [0; 6], port: 1 };
+        let (request, parameters) = request(Register, 0, 0, 1);
+        let out = Out { from: &from, request, parameters: &parameters, ports: &[1], others: &[] };
+        rig.0.out(&out).err()
+    });
+    assert_eq!(refused, Some(super::INSUFFICIENT));
+    assert!(rig.0.to_keep().unwrap().len() <= super::KEPT_MAX_BYTES && rig.keys().len() > 100);
+}
+
+#[test]
+fn what_cannot_be_read_keeps_all_out_until_one_begins_anew() {
+    let mut rig = Rig(Reservations::unreadable());
+    assert_eq!(rig.lets(1), (false, false));
+    assert_eq!((rig.send(1, Register, 0, 0, 1), rig.0.reserve(&nexus(1))), (Err(CONFLICT), Err(CONFLICT)));
+    rig.send(1, RegisterAndIgnoreExistingKey, 0, 0, 1).unwrap();
+    assert_eq!(rig.lets(2), (true, true));
+}
+
+#[test]
 fn a_move_hands_it_over() {
     let mut rig = Rig::with([1]);
-    assert_eq!(rig.send(1, RegisterAndMove, 0, 1, 5), Err(CONFLICT));
+    let nothing_to_move = Refusal::Sense(Sense::INVALID_FIELD_IN_CDB);
+    assert_eq!(rig.send(1, RegisterAndMove, 0, 1, 5), Err(nothing_to_move));
     rig.send(1, Reserve, WE, 1, 0).unwrap();
     rig.send(1, RegisterAndMove, 0, 1, 5).unwrap();
     assert_eq!((rig.keys(), rig.lets(1), rig.lets(9)), (vec![1, 5], (true, false), (true, true)));
@@ -194,8 +257,9 @@ fn reserve_and_registrations_keep_one_another_out() {
     assert!(!rig.0.is_open());
     rig.0.end_reserve(Some(&nexus(1)));
     assert!(rig.0.is_open());
-    // Registered ones may say RESERVE, which does nothing.
+    // Registered ones may say RESERVE, which does nothing, once there is a reservation.
     let mut rig = Rig::with([1, 2]);
+    assert_eq!((rig.0.reserve(&nexus(1)), rig.0.reserve(&nexus(2))), (Err(CONFLICT), Err(CONFLICT)));
     rig.send(1, Reserve, WE, 1, 0).unwrap();
     assert_eq!((rig.0.reserve(&nexus(1)), rig.0.reserve(&nexus(2))), (Ok(()), Err(CONFLICT)));
     assert_eq!(rig.0.reserve(&nexus(3)), Err(CONFLICT));

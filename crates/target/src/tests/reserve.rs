@@ -193,7 +193,7 @@ fn reserve_ends_with_its_session_and_at_a_reset() {
     assert_eq!(send(&mut first, &RESERVE_6, &[]).status, Status::Good);
     assert_eq!((write(&mut first), write(&mut second)), (Status::Good, Status::ReservationConflict));
     let unit = first.unit(lun(0).to_wire()).unwrap();
-    drop(first.unit_reset(unit, false));
+    drop(first.unit_reset(unit, true));
     assert_eq!(write(&mut second), Status::Good);
     assert_eq!(sense(&mut first, 0), Some(Sense::DEVICE_RESET_OCCURRED));
     assert_eq!(send(&mut first, &RESERVE_6, &[]).status, Status::Good);

@@ -3,6 +3,7 @@
 mod compression;
 mod copies;
 mod deduplication;
+mod images;
 mod modify;
 mod near;
 mod parts;

@@ -2,7 +2,8 @@
 
 use crate::rig::{Rig, create, snapshot};
 use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, RESERVATIONS_OBJECT};
+use quoin_volume::{BlockDevice, RESERVATIONS_OBJECT, Recovery};
+use std::time::Duration;
 
 fn kept() -> Option<Vec<u8>> {
     Some(br#"{"version":1}"#.to_vec())
@@ -41,5 +42,24 @@ fn they_go_with_the_volume() {
         // Whoever is late leaves nothing behind.
         assert!(volume.keep_reservations(kept()).await.is_err());
         assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 0);
+    });
+}
+
+#[test]
+fn they_come_back_with_a_volume_from_the_recycle_bin() {
+    let rig = Rig::new(1);
+    let volumes = rig.volumes.clone();
+    let volume = rig.run(async move {
+        let volume = create(&volumes, "v1").await;
+        volume.keep_reservations(kept()).await.unwrap();
+        let keep = Duration::from_secs(60);
+        volumes.discard(std::slice::from_ref(&volume), keep, None, Transaction::new()).await.unwrap();
+        volume
+    });
+    rig.open();
+    let volumes = rig.volumes.clone();
+    rig.run(async move {
+        let again = volumes.recover(&volume, Recovery::default(), Transaction::new()).await.unwrap();
+        assert_eq!(again.kept_reservations(), kept());
     });
 }

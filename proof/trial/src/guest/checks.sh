@@ -6,6 +6,7 @@ set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
 
 portal=192.0.2.100:3260
+second_portal=192.0.2.101:3260
 name=iqn.2026-11.test:trial
 files_bytes=$((320 << 20)) # of the volume; what is above is used without a file system
 raw_lba=$((400 << 11))     # in blocks of 512
@@ -163,7 +164,7 @@ inquiry() {
 }
 
 pages() {
-    is "list of pages" "00 00 00 07 00 80 83 86 b0 b1 b2" \
+    is "list of pages" "00 00 00 08 00 80 83 86 8f b0 b1 b2" \
         "$(sg_vpd --page=0 --raw "$disk" | od -An -tx1 | xargs)"
 }
 
@@ -392,6 +393,144 @@ nbd_files() {
         files_are_right /mnt/wide/made && unmounted_clean /mnt/wide /dev/nbd0 && nbd_detached
 }
 
+# LUN 1 as a block device and what fio writes to it, above the file system, from $raw_lba on.
+raw_load() { # DEVICE OPTIONS
+    ${replace:-} fio --name=raw --filename="$1" --offset=$((raw_lba * 512)) --size=16m --bsrange=4k-64k --rw=randwrite \
+        --ioengine=libaio --iodepth=16 --direct=1 --verify=crc32c --verify_fatal=1 --verify_backlog=128 "${@:2}"
+}
+
+compare_and_write() {
+    local missed
+    put_pattern && dd if=/run/pattern of=/run/both bs=512 count=4 status=none &&
+        dd if=/dev/urandom of=/run/new bs=512 count=4 status=none && cat /run/new >> /run/both &&
+        sg_compare_and_write --in=/run/both --lba=$raw_lba --num=4 "$disk" && expect_blocks 0 4 < /run/new &&
+        pattern_there || return
+    # What it compares with is not there any more.
+    sg_compare_and_write --in=/run/both --lba=$raw_lba --num=4 "$disk"
+    missed=$?
+    is "exit code of a miscompare" 14 $missed && pattern_there
+}
+
+extended_copy() {
+    local generic
+    generic=/dev/$(ls "/sys/block/${disk##*/}/device/scsi_generic")
+    sg_vpd --page=tpc "$disk" && put_pattern &&
+        sg_xcopy if="$generic" of="$generic" bs=512 skip=$raw_lba seek=$((raw_lba + 1024)) count=1024 &&
+        dd if=/run/pattern bs=512 count=1024 status=none | expect_blocks 1024 1024 && pattern_there
+}
+
+target_ports() {
+    sg_rtpg --decode "$disk" > /run/ports && cat /run/ports && holds 'active/optimized' /run/ports &&
+        is "ports" "0x01 0x02" "$(grep -o '^ *0x0[0-9]*$' /run/ports | xargs)"
+}
+
+second=iqn.2026-11.test:second
+
+# Another node of a cluster: a session of another initiator name, and the disk that it sees. Sets $other.
+second_node() {
+    ask quoin host set trial --initiator "$name" --initiator "$second" &&
+        iscsiadm -m iface -I second -o new && iscsiadm -m iface -I second -o update -n iface.initiatorname -v "$second" &&
+        iscsiadm -m node -o new -T "$iqn" -p "$portal" -I second && node -I second --login || return
+    both() { [ "$(ls -d /sys/class/scsi_disk/*:1/device/block/* | wc -l)" = 2 ]; }
+    within 30 both || return
+    for other in /sys/class/scsi_disk/*:1/device/block/*; do
+        other=/dev/${other##*/}
+        [ "$other" = "$disk" ] || return 0
+    done
+    return 1
+}
+
+register() { sg_persist --no-inquiry --out --register --param-sark="$2" --param-aptpl "$1"; }
+
+keys_are() { # DEVICE KEY...
+    is keys "${*:2}" "$(sg_persist --no-inquiry --in --read-keys "$1" | grep -o '0x[0-9a-f]*$' | sort | xargs)"
+}
+
+raw_write() { dd if=/dev/zero of="$1" bs=4k count=1 seek=$((raw_lba / 8)) oflag=direct status=none; }
+
+# Fenced as clusters do it: write exclusive, registrants only.
+fenced() {
+    register "$disk" 0x1 && register "$other" 0x2 && keys_are "$disk" 0x1 0x2 &&
+        sg_persist --no-inquiry --out --reserve --param-rk=0x1 --prout-type=5 "$disk" && raw_write "$other" &&
+        sg_persist --no-inquiry --out --preempt-abort --param-rk=0x2 --param-sark=0x1 --prout-type=5 "$other" &&
+        keys_are "$other" 0x2 && raw_write "$other" && ! raw_write "$disk" &&
+        sg_persist --no-inquiry --in --read-full-status "$other" > /run/full && holds "$second,i,0x" /run/full
+}
+
+fenced_still() {
+    ask kill && ask start && within 60 raw_write "$other" && keys_are "$other" 0x2 && ! raw_write "$disk"
+}
+
+# A load of the first node is under way when it is fenced: nothing of it lands afterwards.
+fenced_under_load() {
+    sg_persist --no-inquiry --out --clear --param-rk=0x2 "$other" && register "$disk" 0x1 && register "$other" 0x2 &&
+        sg_persist --no-inquiry --out --reserve --param-rk=0x1 --prout-type=5 "$disk" || return
+    replace=exec raw_load "$disk" --time_based --runtime=600 > /run/raw 2>&1 &
+    local loading=$!
+    writes_go_on &&
+        sg_persist --no-inquiry --out --preempt-abort --param-rk=0x2 --param-sark=0x1 --prout-type=5 "$other" || return
+    dd if="$other" iflag=direct bs=1M skip=$((raw_lba / 2048)) count=16 status=none | sha256sum > /run/then
+    ! wait $loading || return
+    dd if="$other" iflag=direct bs=1M skip=$((raw_lba / 2048)) count=16 status=none | sha256sum > /run/later
+    cmp /run/then /run/later
+}
+
+unfenced() {
+    sg_persist --no-inquiry --out --clear --param-rk=0x2 "$other" && raw_write "$disk" &&
+        node -I second --logout
+}
+
+# Two portals, and every I/O on the next path.
+paths_set_up() {
+    modprobe -a dm_multipath dm_round_robin || return
+    cat > /etc/multipath.conf << END
+defaults {
+    find_multipaths off
+    user_friendly_names no
+    polling_interval 2
+    path_grouping_policy multibus
+    path_selector "round-robin 0"
+    rr_min_io_rq 1
+    no_path_retry 30
+}
+END
+    mkdir -p /run/udev && /lib/systemd/systemd-udevd --daemon && udevadm trigger && multipathd || return
+    iscsiadm -m node -o new -T "$iqn" -p "$second_portal" &&
+        iscsiadm -m node -T "$iqn" -o update -n node.session.timeo.replacement_timeout -v 5 &&
+        iscsiadm -m node -T "$iqn" --login && within 60 paths_are 2 &&
+        mapped=/dev/mapper/$(multipath -ll | awk '/QUOIN/ { print $1; exit }') && [ -b "$mapped" ]
+}
+
+paths_are() { [ "$(multipath -ll | grep -c 'active ready running')" = "$1" ]; }
+
+# Both paths get their share.
+both_used() {
+    raw_load "$mapped" --time_based --runtime=5 || return
+    local device writes
+    for device in /sys/class/scsi_disk/*:1/device/block/*; do
+        writes=$(awk '{ print $5 }' "$device/stat")
+        echo "$device: $writes writes"
+        [ "$writes" -gt 20 ] || return
+    done
+}
+
+path_lost_and_back() {
+    replace=exec raw_load "$mapped" --time_based --runtime=3600 > /run/raw 2>&1 &
+    local loading=$! before
+    mapped_writes() { awk '{ print $5 }' "/sys/block/$(basename "$(readlink -f "$mapped")")/stat"; }
+    goes_on() { before=$(mapped_writes); more() { [ "$(mapped_writes)" -gt $((before + 20)) ]; }; within 90 more; }
+    goes_on && ask cut && within 60 paths_are 1 && goes_on && ask mend && within 90 paths_are 2 && goes_on || return
+    kill $loading
+    wait $loading
+    local ended=$?
+    cat /run/raw
+    is "end of fio" 128 $ended && holds 'err= 0' /run/raw
+}
+
+paths_gone() {
+    multipath -F && iscsiadm -m node -T "$iqn" --logout && within 30 no_disk 1
+}
+
 stranger() {
     # A record with secrets in it insists on CHAP, whatever method it names.
     sed -i /auth/d /etc/iscsi/iscsid.conf
@@ -426,6 +565,9 @@ check 'UNMAP' unmap
 check "UNMAP of a range that is no multiple of the array's block" unmap_a_part
 check 'WRITE SAME, with and without UNMAP' write_same
 check 'discard by the kernel' discard
+check 'COMPARE AND WRITE' compare_and_write
+check 'EXTENDED COPY' extended_copy
+check 'REPORT TARGET PORT GROUPS' target_ports
 check 'e2fsck' unmounted_clean /mnt/files "$disk"
 must 'logout' log_out
 
@@ -453,6 +595,15 @@ check 'a LUN taken away is gone, the other is not' taken_away
 find_disk 1 > /dev/null
 check 'files are right after all that' files_are_right /mnt/files/made
 check 'e2fsck after all that' unmounted_clean /mnt/files "$disk"
+must 'another node of a cluster' second_node
+check 'a node that was preempted does not write any more' fenced
+check 'that is so after a kill of the array' fenced_still
+check 'nothing of a load lands after its node was preempted' fenced_under_load
+check 'a reservation that was cleared keeps nobody out' unfenced
 must 'logout once more' log_out
+must 'two paths to one disk' paths_set_up
+check 'both paths are used' both_used
+check 'a path is cut under load, and comes back' path_lost_and_back
+check 'the paths go' paths_gone
 check 'an unknown initiator name sees no LUN' stranger
 finish

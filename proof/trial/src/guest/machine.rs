@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-/// What the guest's address for a forwarded connection is.
-const PORTAL: &str = "192.0.2.100:3260";
+/// What the guest's addresses for forwarded connections are, to one portal and the other.
+const PORTALS: [&str; 2] = ["192.0.2.100:3260", "192.0.2.101:3260"];
 /// The same for NBD.
 const NBD: &str = "192.0.2.100:10809";
 /// Modules that it takes to mount the root, in the order in which they are to be loaded.
@@ -110,13 +110,14 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Boots it to run `checks`, and returns the other end of its second serial port. What it connects to at
-    /// 192.0.2.100:3260 is `port` on 127.0.0.1, and port 10809 there is the Unix socket `nbd`; it reaches nothing else.
+    /// Boots it to run `checks`, and returns the other end of its second serial port. What it connects to at port 3260 of
+    /// 192.0.2.100 and 192.0.2.101 are `ports` on 127.0.0.1, and port 10809 of the first is the Unix socket `nbd`; it reaches
+    /// nothing else.
     pub(crate) fn boot(
         kernel: &Kernel,
         work: &Path,
         checks: &str,
-        port: u16,
+        ports: [u16; 2],
         nbd: &Path,
     ) -> Result<(Self, UnixStream)> {
         let (console, control) = (work.join("console.log"), work.join("control.sock"));
@@ -125,11 +126,13 @@ impl Machine {
             kernel.root.join("boot").join(format!("vmlinuz-{}", kernel.release)).display().to_string();
         // What it complains of must not get among the data: QEMU joins its standard error to its output.
         let carrier = "socat -lf /dev/null";
-        let network = format!(
-            "user,id=net,restrict=on,net=192.0.2.0/24,guestfwd=tcp:{PORTAL}-cmd:{carrier} - TCP:127.0.0.1:{port},\
-             guestfwd=tcp:{NBD}-cmd:{carrier} - UNIX-CONNECT:{}",
+        let mut network = format!(
+            "user,id=net,restrict=on,net=192.0.2.0/24,guestfwd=tcp:{NBD}-cmd:{carrier} - UNIX-CONNECT:{}",
             nbd.display()
         );
+        for (portal, port) in PORTALS.iter().zip(ports) {
+            network += &format!(",guestfwd=tcp:{portal}-cmd:{carrier} - TCP:127.0.0.1:{port}");
+        }
         let (serial, socket) = (
             format!("file:{}", console.display()),
             format!("socket,id=control,path={},server=on,wait=off", control.display()),

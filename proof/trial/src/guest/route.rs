@@ -14,7 +14,14 @@ use std::{
 /// Forwards TCP connections. Its threads end with the connections, and the listener's with the process.
 pub(crate) struct Route {
     port: u16,
-    connections: Arc<Mutex<Vec<Arc<AtomicBool>>>>,
+    connections: Arc<Mutex<Vec<Connection>>>,
+    is_down: Arc<AtomicBool>,
+}
+
+/// A connection that is carried: it delivers nothing any more once this is set.
+struct Connection {
+    silent: Arc<AtomicBool>,
+    near: TcpStream,
 }
 
 impl Route {
@@ -24,16 +31,23 @@ impl Route {
         let port = listener.local_addr()?.port();
         let connections = Arc::new(Mutex::new(Vec::new()));
         let (portal, shared) = (portal.to_owned(), connections.clone());
+        let is_down = Arc::new(AtomicBool::new(false));
+        let down = is_down.clone();
         thread::spawn(move || {
             for near in listener.incoming().flatten() {
-                // While the array is down the connection just closes.
+                // While the array or the path is down the connection just closes.
                 let Ok(far) = TcpStream::connect(&portal) else { continue };
+                let Ok(kept) = near.try_clone() else { continue };
+                if down.load(Ordering::Relaxed) {
+                    continue;
+                }
                 let silent = Arc::new(AtomicBool::new(false));
-                shared.lock().unwrap_or_else(PoisonError::into_inner).push(silent.clone());
+                let connection = Connection { silent: silent.clone(), near: kept };
+                shared.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
                 join(near, far, &silent).ok();
             }
         });
-        Ok(Self { port, connections })
+        Ok(Self { port, connections, is_down })
     }
 
     /// The port on 127.0.0.1 at which it begins.
@@ -44,7 +58,18 @@ impl Route {
     /// Connections that are there deliver nothing any more, not even their end. New ones work.
     pub(crate) fn go_silent(&self) {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
-        connections.drain(..).for_each(|silent| silent.store(true, Ordering::Relaxed));
+        connections.drain(..).for_each(|connection| connection.silent.store(true, Ordering::Relaxed));
+    }
+
+    /// Cuts the path: its connections end, and there are no new ones. Or mends it.
+    pub(crate) fn set_down(&self, down: bool) {
+        self.is_down.store(down, Ordering::Relaxed);
+        if down {
+            let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+            for connection in connections.drain(..) {
+                connection.near.shutdown(Shutdown::Both).ok();
+            }
+        }
     }
 }
 
