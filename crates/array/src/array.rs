@@ -73,6 +73,8 @@ impl Array {
         options: ArrayOptions,
     ) -> Arc<Self> {
         let catalog = Catalog::new();
+        let random = world.clone();
+        target.draw_from(move || random.random_u64());
         Arc::new_cyclic(|array: &Weak<Self>| Self {
             life: Lifecycle::new(world.now(), world.wall_clock_ms()),
             volumes: catalog.volumes(world.clone()),

@@ -110,6 +110,7 @@ impl Array {
                 self.serve_schedules().await;
                 self.tend_scrubs(&pool).await;
                 self.tend_copies().await;
+                self.target().tick(self.world().now());
                 self.tend_images();
                 self.tend_reductions(&pool);
                 self.tend_history(&pool).await;

@@ -33,7 +33,7 @@ impl Head {
     }
 }
 
-pub(crate) struct Task<D> {
+pub(crate) struct Task<D: BlockDevice> {
     pub(crate) head: Head,
     /// Bytes it may hold in memory, charged to the session while it does.
     pub(crate) cost_bytes: u64,
@@ -55,7 +55,7 @@ impl<D: BlockDevice> Task<D> {
     }
 }
 
-pub(crate) enum Stage<D> {
+pub(crate) enum Stage<D: BlockDevice> {
     /// Data is on its way, or the session is short of memory for it.
     AwaitingData(DataOutTransfer<D>),
     /// All is there, but older tasks go first.
@@ -64,7 +64,7 @@ pub(crate) enum Stage<D> {
 }
 
 /// Something to be awaited.
-pub(crate) enum Work<D> {
+pub(crate) enum Work<D: BlockDevice> {
     Command {
         itt: u32,
         request: Request<D>,

@@ -15,7 +15,7 @@ use quoin_volume::BlockDevice;
 use quoin_world::{Buf, Filling, Slice};
 use std::collections::VecDeque;
 
-pub(crate) struct DataOutTransfer<D> {
+pub(crate) struct DataOutTransfer<D: BlockDevice> {
     then: Then<D>,
     wanted: u32,
     received: u32,
@@ -34,7 +34,7 @@ pub(crate) struct DataOutTransfer<D> {
 }
 
 /// What happens when the data is there.
-enum Then<D> {
+enum Then<D: BlockDevice> {
     Run(Request<D>),
     /// Already decided; data that comes unsolicited is thrown away first.
     Respond(Reply),
@@ -76,7 +76,7 @@ pub(crate) struct NextR2t {
 }
 
 /// What a task does once its data is there.
-pub(crate) enum Ready<D> {
+pub(crate) enum Ready<D: BlockDevice> {
     Run(Work<D>),
     Respond(Reply),
 }

@@ -30,7 +30,7 @@ use std::{
     rc::Rc,
 };
 
-pub(crate) struct TaskSet<D> {
+pub(crate) struct TaskSet<D: BlockDevice> {
     tasks: BTreeMap<u32, Task<D>>,
     waiting: VecDeque<u32>,
     memory_bytes: u64,

@@ -266,20 +266,33 @@ impl Cdb {
                 _ => return INVALID_FIELD,
             },
             opcode::MAINTENANCE_IN => self.maintenance_in()?,
-            opcode::THIRD_PARTY_COPY_OUT if self.service_action() == service_action::EXTENDED_COPY => {
-                Command::ExtendedCopy { parameter_bytes: self.u32(10) }
-            }
-            opcode::THIRD_PARTY_COPY_IN => {
-                let what = match self.service_action() {
-                    service_action::COPY_STATUS => CopyResults::CopyStatus(self.u8(2)),
-                    service_action::OPERATING_PARAMETERS => CopyResults::OperatingParameters,
-                    _ => return INVALID_FIELD,
-                };
-                Command::ReceiveCopyResults { what, allocation: self.u32(10) }
-            }
-            opcode::THIRD_PARTY_COPY_OUT => return INVALID_FIELD,
+            opcode::THIRD_PARTY_COPY_OUT => self.copy_command()?,
+            opcode::THIRD_PARTY_COPY_IN => self.copy_question()?,
             _ => return self.reserve_command(),
         })
+    }
+
+    fn copy_command(&self) -> Result<Command, Sense> {
+        let (list_id, parameter_bytes) = (self.u32(6), self.u32(10));
+        match self.service_action() {
+            service_action::EXTENDED_COPY => Ok(Command::ExtendedCopy { parameter_bytes }),
+            service_action::POPULATE_TOKEN => Ok(Command::PopulateToken { list_id, parameter_bytes }),
+            service_action::WRITE_USING_TOKEN => Ok(Command::WriteUsingToken { list_id, parameter_bytes }),
+            _ => INVALID_FIELD,
+        }
+    }
+
+    fn copy_question(&self) -> Result<Command, Sense> {
+        let allocation = self.u32(10);
+        let what = match self.service_action() {
+            service_action::COPY_STATUS => CopyResults::CopyStatus(self.u8(2)),
+            service_action::OPERATING_PARAMETERS => CopyResults::OperatingParameters,
+            service_action::RECEIVE_ROD_TOKEN_INFORMATION => {
+                return Ok(Command::ReceiveRodTokenInformation { list_id: self.u32(2), allocation });
+            }
+            _ => return INVALID_FIELD,
+        };
+        Ok(Command::ReceiveCopyResults { what, allocation })
     }
 
     fn reserve_command(&self) -> Result<Command, Sense> {

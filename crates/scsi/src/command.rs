@@ -211,6 +211,27 @@ pub enum Command {
         /// ALLOCATION LENGTH.
         allocation: u32,
     },
+    /// POPULATE TOKEN.
+    PopulateToken {
+        /// LIST IDENTIFIER.
+        list_id: u32,
+        /// PARAMETER LIST LENGTH.
+        parameter_bytes: u32,
+    },
+    /// WRITE USING TOKEN.
+    WriteUsingToken {
+        /// LIST IDENTIFIER.
+        list_id: u32,
+        /// PARAMETER LIST LENGTH.
+        parameter_bytes: u32,
+    },
+    /// RECEIVE ROD TOKEN INFORMATION.
+    ReceiveRodTokenInformation {
+        /// LIST IDENTIFIER.
+        list_id: u32,
+        /// ALLOCATION LENGTH.
+        allocation: u32,
+    },
     /// REPORT TARGET PORT GROUPS.
     ReportTargetPortGroups {
         /// PARAMETER DATA FORMAT: with the extended header.
@@ -245,6 +266,7 @@ impl Command {
                 | Command::WriteAndVerify(..)
                 | Command::WriteSame { .. }
                 | Command::Unmap { .. }
+                | Command::WriteUsingToken { .. }
         )
     }
 
@@ -269,6 +291,8 @@ impl Command {
             | Command::PreFetch(_)
             | Command::GetLbaStatus { .. }
             | Command::ReadDefectData { .. }
+            | Command::PopulateToken { .. }
+            | Command::ReceiveRodTokenInformation { .. }
             | Command::ModeSense(_)
             | Command::ReportOpcodes(_)
             | Command::ReportTaskManagement { .. } => Needs::Read,
@@ -282,6 +306,7 @@ impl Command {
             | Command::SynchronizeCache(_)
             | Command::ModeSelect(_)
             | Command::ExtendedCopy { .. }
+            | Command::WriteUsingToken { .. }
             | Command::ReceiveCopyResults { .. }
             | Command::StartStopUnit { starts: false }
             | Command::SendDiagnostic => Needs::Write,

@@ -47,30 +47,8 @@ pub async fn execute<D: BlockDevice>(
         Command::GetLbaStatus { lba, allocation } => {
             provision::lba_status(device, geometry, lba, allocation).await
         }
-        // NOTE: every command is named here and in `tell`, so that a new one does not compile before it has its place.
-        Command::TestUnitReady
-        | Command::RequestSense { .. }
-        | Command::Inquiry { .. }
-        | Command::ModeSense(_)
-        | Command::ModeSelect(_)
-        | Command::LogSense(_)
-        | Command::SendDiagnostic
-        | Command::StartStopUnit { .. }
-        | Command::ReportLuns { .. }
-        | Command::ReadCapacity10
-        | Command::ReadCapacity16 { .. }
-        | Command::ReportOpcodes(_)
-        | Command::ReportTaskManagement { .. }
-        | Command::ReadDefectData { .. }
-        | Command::PreFetch(_)
-        | Command::SynchronizeCache(_)
-        | Command::Reserve
-        | Command::Release
-        | Command::PersistentReserveIn { .. }
-        | Command::PersistentReserveOut(_)
-        | Command::ExtendedCopy { .. }
-        | Command::ReceiveCopyResults { .. }
-        | Command::ReportTargetPortGroups { .. } => tell(command, device, geometry, unit),
+        // NOTE: `tell` names every command, so that a new one does not compile before it has its place.
+        command => tell(command, device, geometry, unit),
     };
     let reply = outcome.unwrap_or_else(Reply::check);
     assert!(
@@ -124,6 +102,9 @@ fn tell<D: BlockDevice>(
         | Command::PersistentReserveOut(_)
         | Command::ExtendedCopy { .. }
         | Command::ReceiveCopyResults { .. }
+        | Command::PopulateToken { .. }
+        | Command::WriteUsingToken { .. }
+        | Command::ReceiveRodTokenInformation { .. }
         | Command::ReportTargetPortGroups { .. }
         | Command::Read(_)
         | Command::Write(_)

@@ -3,7 +3,9 @@
 
 use crate::{
     designators::{self, designator_type},
+    fields::{u16_at, u32_at, u64_at},
     opcode::{self, service_action},
+    rod_token,
     sense::Sense,
 };
 use uuid::Uuid;
@@ -92,14 +94,6 @@ impl Designator {
 /// DESIGNATOR TYPE of a descriptor's byte 5.
 const DESIGNATOR_TYPE: u8 = 0x0F;
 
-fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]])
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..at + 8].iter().fold(0, |n, &byte| n << 8 | u64::from(byte))
-}
-
 impl CopyList {
     /// Reads the parameter list of EXTENDED COPY; `None` if it is empty: then nothing is to be copied.
     ///
@@ -112,7 +106,7 @@ impl CopyList {
             return Ok(None);
         }
         let (header, rest) = list.split_at_checked(HEADER_BYTES).ok_or(SHORT)?;
-        let length = |at: usize| header[at..at + 4].iter().fold(0, |n, &byte| n << 8 | usize::from(byte));
+        let length = |at: usize| u32_at(header, at) as usize;
         let (targets, segments, inline) = (usize::from(u16_at(header, 2)), length(8), length(12));
         if targets + segments > DESCRIPTORS_MAX_BYTES {
             return Err(SHORT);
@@ -189,7 +183,8 @@ pub fn operating_parameters() -> Vec<u8> {
 }
 
 /// The third-party copy page of vital product data (SPC-4 §7.8.17): commands, limits and descriptors.
-pub(crate) fn third_party_copy_page() -> Vec<u8> {
+pub(crate) fn third_party_copy_page(block_bytes: u32) -> Vec<u8> {
+    const ROD_LIMITS: u16 = 0x0000;
     const SUPPORTED_COMMANDS: u16 = 0x0001;
     const PARAMETER_DATA: u16 = 0x0004;
     const SUPPORTED_DESCRIPTORS: u16 = 0x0008;
@@ -203,14 +198,26 @@ pub(crate) fn third_party_copy_page() -> Vec<u8> {
         page.extend(body);
         page.resize(page.len() + len - body.len(), 0);
     };
+    // What a token may stand for, and how long it lives: what Windows looks for.
+    let mut limits = [0; 32];
+    let blocks = |bytes: u64| (bytes / u64::from(block_bytes)).to_be_bytes();
+    limits[6..8].copy_from_slice(&(rod_token::RANGES_MAX as u16).to_be_bytes());
+    limits[8..12].copy_from_slice(&rod_token::INACTIVITY_MAX_S.to_be_bytes());
+    limits[12..16].copy_from_slice(&rod_token::INACTIVITY_DEFAULT_S.to_be_bytes());
+    limits[16..24].copy_from_slice(&blocks(rod_token::TOKEN_MAX_BYTES));
+    limits[24..32].copy_from_slice(&blocks(rod_token::TOKEN_OPTIMAL_BYTES));
+    add(ROD_LIMITS, &limits);
     let commands = [
         opcode::THIRD_PARTY_COPY_OUT,
-        1,
+        3,
         service_action::EXTENDED_COPY,
+        service_action::POPULATE_TOKEN,
+        service_action::WRITE_USING_TOKEN,
         opcode::THIRD_PARTY_COPY_IN,
-        2,
+        3,
         service_action::COPY_STATUS,
         service_action::OPERATING_PARAMETERS,
+        service_action::RECEIVE_ROD_TOKEN_INFORMATION,
     ];
     add(SUPPORTED_COMMANDS, &[&[commands.len() as u8][..], &commands].concat());
     let mut limits = [0; 28];

@@ -39,7 +39,10 @@ impl Geometry {
     }
 
     /// The extent in bytes.
-    pub(crate) fn range(&self, extent: Extent) -> Result<ByteRange, Sense> {
+    ///
+    /// # Errors
+    /// LBA OUT OF RANGE if it is not within the unit.
+    pub fn range(&self, extent: Extent) -> Result<ByteRange, Sense> {
         match extent.lba.checked_add(extent.blocks.into()) {
             Some(end) if end <= self.blocks() => Ok(ByteRange::new(
                 extent.lba * u64::from(self.block_bytes),

@@ -85,7 +85,7 @@ pub(crate) fn inquiry(
         page::UNIT_SERIAL_NUMBER => uuid.simple().to_string().into_bytes(),
         page::DEVICE_IDENTIFICATION => device_identification(uuid, port),
         page::EXTENDED_INQUIRY_DATA => extended(),
-        page::THIRD_PARTY_COPY => extended_copy::third_party_copy_page(),
+        page::THIRD_PARTY_COPY => extended_copy::third_party_copy_page(geometry.block_bytes),
         page::BLOCK_LIMITS => block_limits(geometry),
         page::BLOCK_DEVICE_CHARACTERISTICS => {
             // MEDIUM ROTATION RATE 0001h: it does not rotate.

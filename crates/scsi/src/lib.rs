@@ -14,6 +14,7 @@ mod data_out;
 mod designators;
 mod execute;
 mod extended_copy;
+mod fields;
 mod geometry;
 mod inquiry;
 pub mod limits;
@@ -25,6 +26,7 @@ mod persistent_reserve;
 mod provision;
 mod reply;
 mod report_opcodes;
+mod rod_token;
 mod sense;
 mod target_ports;
 mod transfer;
@@ -43,6 +45,9 @@ pub use persistent_reserve::{
     read_full_status, read_keys, read_reservation, reserve_capabilities,
 };
 pub use reply::Reply;
+pub use rod_token::{
+    PopulateToken, TOKEN_BYTES, TOKEN_MAX_BYTES, Token, TokenOutcome, WriteUsingToken, rod_token_information,
+};
 pub use sense::{Sense, SenseKey, Status};
 pub use target_ports::target_port_groups;
 pub use transfer::Transfer;

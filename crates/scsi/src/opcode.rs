@@ -55,6 +55,9 @@ pub(crate) mod service_action {
     pub(crate) const READ_CAPACITY_16: u8 = 0x10;
     pub(crate) const GET_LBA_STATUS: u8 = 0x12;
     pub(crate) const EXTENDED_COPY: u8 = 0x00;
+    pub(crate) const POPULATE_TOKEN: u8 = 0x10;
+    pub(crate) const WRITE_USING_TOKEN: u8 = 0x11;
+    pub(crate) const RECEIVE_ROD_TOKEN_INFORMATION: u8 = 0x07;
     pub(crate) const COPY_STATUS: u8 = 0x00;
     pub(crate) const OPERATING_PARAMETERS: u8 = 0x03;
     pub(crate) const REPORT_TARGET_PORT_GROUPS: u8 = 0x0A;

@@ -3,7 +3,10 @@
 //! What they do is decided where reservations are kept. Initiator ports are those of iSCSI: a name and an ISID, which is how
 //! TransportIDs (SPC-4 §7.6.4.6) name them.
 
-use crate::sense::Sense;
+use crate::{
+    fields::{u16_at, u32_at, u64_at},
+    sense::Sense,
+};
 
 /// SERVICE ACTION of PERSISTENT RESERVE IN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,11 +183,9 @@ impl ReserveOut {
         const SHORT: Sense = Sense::PARAMETER_LIST_LENGTH_ERROR;
         let list = list.get(..self.parameter_bytes as usize).ok_or(SHORT)?;
         let (basic, rest) = list.split_at_checked(BASIC_BYTES).ok_or(SHORT)?;
-        let u64_at = |at: usize| basic[at..at + 8].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
-        let u32_of = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| n << 8 | usize::from(byte));
-        let (key, action_key) = (u64_at(0), u64_at(8));
+        let (key, action_key) = (u64_at(basic, 0), u64_at(basic, 8));
         if self.action == ReserveAction::RegisterAndMove {
-            let (id, after) = rest.split_at_checked(u32_of(&basic[20..24])).ok_or(SHORT)?;
+            let (id, after) = rest.split_at_checked(u32_at(basic, 20) as usize).ok_or(SHORT)?;
             let mut others = transport_ids(id)?;
             if others.len() != 1 || !after.is_empty() {
                 return Err(INVALID);
@@ -197,7 +198,7 @@ impl ReserveOut {
                 all_target_ports: false,
                 others,
                 unregisters: basic[17] & UNREG != 0,
-                relative_port: u16::from_be_bytes([basic[18], basic[19]]),
+                relative_port: u16_at(basic, 18),
             });
         }
         let others = match (basic[20] & SPEC_I_PT != 0, rest) {
@@ -205,7 +206,7 @@ impl ReserveOut {
             (false, _) => return Err(SHORT),
             (true, rest) if self.action == ReserveAction::Register => {
                 let (length, ids) = rest.split_at_checked(4).ok_or(SHORT)?;
-                if u32_of(length) != ids.len() {
+                if u32_at(length, 0) as usize != ids.len() {
                     return Err(SHORT);
                 }
                 transport_ids(ids)?
@@ -228,7 +229,7 @@ fn transport_ids(mut bytes: &[u8]) -> Result<Vec<InitiatorPort>, Sense> {
     let mut ports = Vec::new();
     while !bytes.is_empty() {
         let (header, rest) = bytes.split_at_checked(TRANSPORT_ID_HEADER).ok_or(INVALID)?;
-        let length = usize::from(u16::from_be_bytes([header[2], header[3]]));
+        let length = usize::from(u16_at(header, 2));
         let (name, rest) = rest.split_at_checked(length).ok_or(INVALID)?;
         if length < NAME_BYTES_MIN || !length.is_multiple_of(4) {
             return Err(INVALID);

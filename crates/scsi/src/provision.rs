@@ -3,6 +3,7 @@
 use crate::{
     command::Extent,
     data_out::{concat, total},
+    fields::{u32_at, u64_at},
     geometry::Geometry,
     limits,
     reply::Reply,
@@ -61,9 +62,7 @@ fn unmap_ranges(geometry: Geometry, list: &[u8]) -> Result<Vec<ByteRange>, Sense
     }
     // Each descriptor is an LBA of 8 bytes and a count of blocks of 4; the last 4 are reserved.
     let ranges = list[8..].chunks_exact(16).take(descriptors).map(|descriptor| {
-        let lba = descriptor[..8].iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
-        let blocks = descriptor[8..12].iter().fold(0, |n, &byte| n << 8 | u32::from(byte));
-        geometry.range(Extent { lba, blocks })
+        geometry.range(Extent { lba: u64_at(descriptor, 0), blocks: u32_at(descriptor, 8) })
     });
     let ranges: Vec<_> = ranges.collect::<Result<_, _>>()?;
     if ranges.iter().map(|range| range.len).sum::<u64>() > limits::UNMAP_BYTES {

@@ -70,6 +70,21 @@ pub(crate) const SUPPORTED: &[Supported] = &[
         &[0, 0, 0, 0, 0, 0, 0, 0, 0, FF, FF, FF, FF, 0, 0],
     ),
     action(
+        opcode::THIRD_PARTY_COPY_OUT,
+        service_action::POPULATE_TOKEN,
+        &[0x10, 0, 0, 0, 0, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0],
+    ),
+    action(
+        opcode::THIRD_PARTY_COPY_OUT,
+        service_action::WRITE_USING_TOKEN,
+        &[0x11, 0, 0, 0, 0, FF, FF, FF, FF, FF, FF, FF, FF, GN, 0],
+    ),
+    action(
+        opcode::THIRD_PARTY_COPY_IN,
+        service_action::RECEIVE_ROD_TOKEN_INFORMATION,
+        &[7, FF, FF, FF, FF, 0, 0, 0, 0, FF, FF, FF, FF, 0, 0],
+    ),
+    action(
         opcode::THIRD_PARTY_COPY_IN,
         service_action::COPY_STATUS,
         &[0, FF, 0, 0, 0, 0, 0, 0, 0, FF, FF, FF, FF, 0, 0],

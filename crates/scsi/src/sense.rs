@@ -70,6 +70,9 @@ senses! {
     LBA_OUT_OF_RANGE = IllegalRequest, 0x21, 0x00;
     INVALID_FIELD_IN_CDB = IllegalRequest, 0x24, 0x00;
     LUN_NOT_SUPPORTED = IllegalRequest, 0x25, 0x00;
+    UNSUPPORTED_TOKEN_TYPE = IllegalRequest, 0x23, 0x01;
+    TOKEN_UNKNOWN = IllegalRequest, 0x23, 0x04;
+    INVALID_TOKEN_LENGTH = IllegalRequest, 0x23, 0x0A;
     INVALID_FIELD_IN_PARAMETER_LIST = IllegalRequest, 0x26, 0x00;
     TOO_MANY_TARGET_DESCRIPTORS = IllegalRequest, 0x26, 0x06;
     UNSUPPORTED_TARGET_DESCRIPTOR_TYPE_CODE = IllegalRequest, 0x26, 0x07;
@@ -77,6 +80,7 @@ senses! {
     UNSUPPORTED_SEGMENT_DESCRIPTOR_TYPE_CODE = IllegalRequest, 0x26, 0x09;
     OPERATION_IN_PROGRESS = IllegalRequest, 0x00, 0x16;
     COPY_ABORTED = CopyAborted, 0x00, 0x00;
+    COPY_TARGET_DATA_UNDERRUN = CopyAborted, 0x0D, 0x04;
     COPY_TARGET_DEVICE_NOT_REACHABLE = CopyAborted, 0x0D, 0x02;
     INVALID_RELEASE_OF_PERSISTENT_RESERVATION = IllegalRequest, 0x26, 0x04;
     INSUFFICIENT_REGISTRATION_RESOURCES = IllegalRequest, 0x55, 0x04;

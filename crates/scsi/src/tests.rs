@@ -186,7 +186,7 @@ fn identification_is_as_published() {
     assert!(identification.windows(name.len()).any(|window| window == name));
     assert_eq!(page(0xB2), [0, 0xB2, 0, 4, 0, 0xE4, 2, 0]);
     let limits = page(0xB0);
-    assert_eq!((limits.len(), limits[4], &limits[28..32]), (64, 1, &[0, 0, 0, 16][..]));
+    assert_eq!((limits.len(), limits[4], &limits[28..32]), (64, 0, &[0, 0, 0, 16][..]));
     let standard = data_of(&run(&device, &[0x12, 0, 0, 0, 96, 0], &[], 96));
     assert_eq!((standard.len(), &standard[8..32]), (96, &b"QUOIN   volume          "[..]));
 }

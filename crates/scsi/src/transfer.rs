@@ -4,7 +4,7 @@ use crate::{
     command::{Bytchk, Command},
     extended_copy,
     geometry::Geometry,
-    limits,
+    limits, rod_token,
     sense::Sense,
 };
 use quoin_volume::Provisioning;
@@ -38,7 +38,15 @@ impl Command {
             Command::ExtendedCopy { parameter_bytes } if parameter_bytes > extended_copy::LIST_MAX_BYTES => {
                 return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
             }
-            Command::ExtendedCopy { parameter_bytes } => data_out(parameter_bytes),
+            Command::PopulateToken { parameter_bytes, .. }
+            | Command::WriteUsingToken { parameter_bytes, .. }
+                if parameter_bytes > rod_token::LIST_MAX_BYTES =>
+            {
+                return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
+            }
+            Command::ExtendedCopy { parameter_bytes }
+            | Command::PopulateToken { parameter_bytes, .. }
+            | Command::WriteUsingToken { parameter_bytes, .. } => data_out(parameter_bytes),
             Command::PersistentReserveOut(request) => {
                 request.check()?;
                 data_out(request.parameter_bytes)
@@ -59,6 +67,7 @@ impl Command {
             | Command::ReadDefectData { allocation, .. }
             | Command::PersistentReserveIn { allocation, .. }
             | Command::ReceiveCopyResults { allocation, .. }
+            | Command::ReceiveRodTokenInformation { allocation, .. }
             | Command::ReportTargetPortGroups { allocation, .. }
             | Command::ReadCapacity16 { allocation } => data_in(allocation),
             Command::ReportTaskManagement { extended, allocation } => {

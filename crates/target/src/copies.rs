@@ -1,7 +1,7 @@
 //! What became of the copies that a session asked for.
 
 use parking_lot::Mutex;
-use quoin_scsi::{CopyStatus, Sense};
+use quoin_scsi::{CopyStatus, Sense, TokenOutcome};
 use std::collections::BTreeMap;
 
 /// The copies of a session, by list identifier: those under way, and those whose status nobody has asked for.
@@ -31,5 +31,25 @@ impl Copies {
             copies.remove(&id);
         }
         Ok(status)
+    }
+}
+
+/// What became of a session's last copies by token, by list identifier, until it is asked for.
+#[derive(Default)]
+pub(crate) struct Outcomes(Mutex<BTreeMap<u32, TokenOutcome>>);
+
+const OUTCOMES_MAX: usize = 64;
+
+impl Outcomes {
+    pub(crate) fn note(&self, id: u32, outcome: TokenOutcome) {
+        let mut outcomes = self.0.lock();
+        if outcomes.len() >= OUTCOMES_MAX {
+            outcomes.pop_first();
+        }
+        outcomes.insert(id, outcome);
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<TokenOutcome> {
+        self.0.lock().get(&id).cloned()
     }
 }

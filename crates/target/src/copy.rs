@@ -3,7 +3,7 @@
 //! A segment is copied from an image of the source, so that nothing moves over the network, and where the array can share blocks,
 //! nothing is read or written.
 
-use crate::{Request, unit::Shown};
+use crate::{Request, nexus::parameter_list, unit::Shown};
 use quoin_base::ByteRange;
 use quoin_scsi::{
     CopyList, CopyResults, CopyStatus, Geometry, Needs, Reply, Segment, Sense, copy_status,
@@ -15,12 +15,11 @@ use quoin_world::Slice;
 impl<D: BlockDevice> Request<D> {
     /// EXTENDED COPY.
     pub(crate) async fn extended_copy(&self, parameter_bytes: u32, data: &[Slice]) -> Reply {
-        let list: Vec<u8> = data.iter().flat_map(|slice| slice.iter().copied()).collect();
-        let copied = match list.get(..parameter_bytes as usize).map(CopyList::parse) {
-            None => Err(Sense::PARAMETER_LIST_LENGTH_ERROR),
-            Some(Err(sense)) => Err(sense),
-            Some(Ok(None)) => Ok(()),
-            Some(Ok(Some(list))) => self.copy_all(&list).await,
+        let list = parameter_list(parameter_bytes, data).and_then(|list| CopyList::parse(&list));
+        let copied = match list {
+            Err(sense) => Err(sense),
+            Ok(None) => Ok(()),
+            Ok(Some(list)) => self.copy_all(&list).await,
         };
         match copied {
             Ok(()) => Reply { wanted_bytes: parameter_bytes.into(), ..Reply::good() },

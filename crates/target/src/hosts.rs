@@ -4,13 +4,14 @@ use crate::{
     Access, Credentials, Lun, Nexus, NexusName, TargetError,
     nexus::{Notice, Shared},
     reservations::ItNexus,
+    tokens::Tokens,
     traffic::Ledger,
     unit::{Shown, UnitState},
 };
 use parking_lot::Mutex;
 use quoin_scsi::{Port, Sense};
 use quoin_volume::BlockDevice;
-use quoin_world::{Event, OneShot, one_shot};
+use quoin_world::{Event, Nanos, OneShot, one_shot};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
@@ -39,8 +40,9 @@ pub(crate) struct State<D> {
 }
 
 /// A target: its name, hosts, mappings and sessions. Shared by all threads.
-pub struct Target<D> {
+pub struct Target<D: BlockDevice> {
     iqn: String,
+    tokens: Tokens<D::Image>,
     pub(crate) state: Mutex<State<D>>,
     /// Counts changes of hosts and mappings.
     version: AtomicU64,
@@ -113,6 +115,7 @@ impl<D: BlockDevice> Target<D> {
     pub fn new(iqn: &str) -> Arc<Self> {
         Arc::new(Self {
             iqn: normal(iqn),
+            tokens: Tokens::default(),
             state: Mutex::new(State {
                 hosts: BTreeMap::new(),
                 sessions: BTreeMap::new(),
@@ -144,6 +147,20 @@ impl<D: BlockDevice> Target<D> {
     /// Makes these its ports. Sessions through others stay.
     pub fn set_ports(&self, ports: impl IntoIterator<Item = u16>) {
         self.state.lock().ports = ports.into_iter().collect();
+    }
+
+    /// Has it take what nobody can foresee from here, for tokens.
+    pub fn draw_from(&self, random_u64: impl Fn() -> u64 + Send + Sync + 'static) {
+        self.tokens.draw_from(Box::new(random_u64));
+    }
+
+    /// Tells the time, from time to time: tokens that were not used for too long are gone.
+    pub fn tick(&self, now: Nanos) {
+        self.tokens.tick(now);
+    }
+
+    pub(crate) fn tokens(&self) -> &Tokens<D::Image> {
+        &self.tokens
     }
 
     /// True if `name` is this target's.

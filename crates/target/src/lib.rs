@@ -23,6 +23,8 @@ mod nexus;
 mod reservations;
 mod reserve;
 mod send_queue;
+mod token_copy;
+mod tokens;
 mod traffic;
 mod unit;
 

@@ -1,6 +1,11 @@
 //! An I_T nexus: one session of one initiator, its view of the units and their unit attentions.
 
-use crate::{Lun, Target, Traffic, copies::Copies, reservations::ItNexus, unit::Shown};
+use crate::{
+    Lun, Target, Traffic,
+    copies::{Copies, Outcomes},
+    reservations::ItNexus,
+    unit::Shown,
+};
 use parking_lot::Mutex;
 use quoin_scsi::{
     Command, Geometry, ModeSelect, Needs, Port, Reply, Sense, Status, Transfer, execute, mode_select,
@@ -93,6 +98,7 @@ pub(crate) struct Shared {
     pub(crate) it_nexus: ItNexus,
     pub(crate) port: Port,
     pub(crate) copies: Copies,
+    pub(crate) outcomes: Outcomes,
     pub(crate) address: String,
     pub(crate) since_ms: u64,
     pub(crate) traffic: Arc<Traffic>,
@@ -111,8 +117,21 @@ impl Shared {
     ) -> Self {
         let it_nexus = name.it_nexus();
         let (notices, has_notices, event) = (Mutex::default(), AtomicBool::new(false), Event::new());
-        let copies = Copies::default();
-        Self { id, name, it_nexus, port, copies, address, since_ms, traffic, notices, has_notices, event }
+        let (copies, outcomes) = (Copies::default(), Outcomes::default());
+        Self {
+            id,
+            name,
+            it_nexus,
+            port,
+            copies,
+            outcomes,
+            address,
+            since_ms,
+            traffic,
+            notices,
+            has_notices,
+            event,
+        }
     }
 
     pub(crate) fn notify(&self, notice: Notice) {
@@ -237,7 +256,7 @@ pub struct Nexus<D: BlockDevice> {
 }
 
 /// A command that its unit agreed to run, once its data is there.
-pub struct Request<D> {
+pub struct Request<D: BlockDevice> {
     pub(crate) target: Arc<Target<D>>,
     pub(crate) nexus: Arc<Shared>,
     pub(crate) unit: Shown<D>,
@@ -248,7 +267,7 @@ pub struct Request<D> {
 }
 
 /// What became of a command descriptor block.
-pub enum Admission<D> {
+pub enum Admission<D: BlockDevice> {
     /// Answered already.
     Done(Reply),
     /// To be run.
@@ -275,14 +294,23 @@ impl<D: BlockDevice> Request<D> {
             Command::Release => self.release().await,
             Command::PersistentReserveIn { action, allocation } => self.reserve_in(action, allocation),
             Command::PersistentReserveOut(request) => self.reserve_out(request, &data).await,
-            Command::ExtendedCopy { parameter_bytes } => self.extended_copy(parameter_bytes, &data).await,
             Command::ReceiveCopyResults { what, allocation } => self.copy_results(what, allocation),
+            Command::ReceiveRodTokenInformation { list_id, allocation } => {
+                self.token_information(list_id, allocation)
+            }
             Command::ReportTargetPortGroups { extended, allocation } => {
                 let groups = target_port_groups(extended, self.target.ports().into_iter());
                 Reply::parameters(groups, allocation)
             }
             // It was meant for another medium.
             _ if self.unit.device.contents() != self.contents => Reply::check(Sense::MEDIUM_MAY_HAVE_CHANGED),
+            Command::ExtendedCopy { parameter_bytes } => self.extended_copy(parameter_bytes, &data).await,
+            Command::PopulateToken { list_id, parameter_bytes } => {
+                self.populate_token(list_id, parameter_bytes, &data).await
+            }
+            Command::WriteUsingToken { list_id, parameter_bytes } => {
+                self.write_using_token(list_id, parameter_bytes, &data).await
+            }
             command => {
                 let (modes, read_only) = (state.modes.get(), self.unit.is_read_only());
                 let unit = quoin_scsi::Unit { port: &self.nexus.port, modes, read_only };
@@ -293,11 +321,10 @@ impl<D: BlockDevice> Request<D> {
     }
 
     fn select(&self, request: &ModeSelect, data: &[Slice]) -> Reply {
-        let list: Vec<u8> = data.iter().flat_map(|slice| slice.iter().copied()).collect();
-        // The initiator may have sent less than the command says.
-        if list.len() < request.parameter_bytes as usize {
-            return Reply::check(Sense::PARAMETER_LIST_LENGTH_ERROR);
-        }
+        let list = match parameter_list(request.parameter_bytes, data) {
+            Ok(list) => list,
+            Err(sense) => return Reply::check(sense),
+        };
         let geometry = Geometry::of(&*self.unit.device);
         let thresholds = self.unit.device.thresholds().map(Thresholds::bytes);
         let thresholds = thresholds.as_deref();
@@ -512,6 +539,16 @@ impl<D: BlockDevice> Drop for Nexus<D> {
         }
         self.target.disconnect(&self.shared);
     }
+}
+
+/// The parameter list of a command. The initiator may have sent less than the command says.
+pub(crate) fn parameter_list(parameter_bytes: u32, data: &[Slice]) -> Result<Vec<u8>, Sense> {
+    let mut list: Vec<u8> = data.iter().flat_map(|slice| slice.iter().copied()).collect();
+    if list.len() < parameter_bytes as usize {
+        return Err(Sense::PARAMETER_LIST_LENGTH_ERROR);
+    }
+    list.truncate(parameter_bytes as usize);
+    Ok(list)
 }
 
 /// What a number without a unit answers (SPC-4 §6.4.1, SAM-5 §4.7).

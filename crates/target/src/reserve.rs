@@ -2,6 +2,7 @@
 
 use crate::{
     NexusName, Notice, Request,
+    nexus::parameter_list,
     reservations::{Effect, INSUFFICIENT, ItNexus, Out, REGISTRANTS_MAX, Refusal, Reservations},
 };
 use quoin_scsi::{
@@ -54,16 +55,16 @@ impl<D: BlockDevice> Request<D> {
     /// PERSISTENT RESERVE OUT. When it is answered, nothing is done any more that it keeps out, and what is to survive a restart
     /// is hardened.
     pub(crate) async fn reserve_out(&self, request: ReserveOut, data: &[Slice]) -> Reply {
-        let list: Vec<u8> = data.iter().flat_map(|slice| slice.iter().copied()).collect();
-        match self.try_reserve_out(request, &list).await {
+        match self.try_reserve_out(request, data).await {
             Ok(()) => Reply { wanted_bytes: request.parameter_bytes.into(), ..Reply::good() },
             Err(refusal) => refusal.into(),
         }
     }
 
-    async fn try_reserve_out(&self, request: ReserveOut, list: &[u8]) -> Result<(), Refusal> {
+    async fn try_reserve_out(&self, request: ReserveOut, data: &[Slice]) -> Result<(), Refusal> {
         let (state, device) = (&self.unit.state, &*self.unit.device);
-        let parameters = request.parameters(list).map_err(Refusal::Sense)?;
+        let list = parameter_list(request.parameter_bytes, data).map_err(Refusal::Sense)?;
+        let parameters = request.parameters(&list).map_err(Refusal::Sense)?;
         let (ports, others) = (self.target.ports(), self.others(&request, &parameters)?);
         let turn = state.changing.lock().await;
         let before = state.reservations();

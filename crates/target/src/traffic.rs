@@ -2,6 +2,7 @@
 
 use crate::{NexusName, Target, hosts::State};
 use quoin_base::metrics::{Counter, Gauge};
+use quoin_volume::BlockDevice;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What the sessions of one initiator did since the process started.
@@ -103,7 +104,7 @@ impl<D> State<D> {
     }
 }
 
-impl<D> Target<D> {
+impl<D: BlockDevice> Target<D> {
     /// What initiators did since the process started: those of hosts by name, then the others together.
     pub fn traffic(&self) -> Vec<TrafficView> {
         // Initiators that no host has any more are left out.

@@ -14,6 +14,7 @@ mod image;
 mod input;
 mod json;
 mod label;
+mod lists;
 mod mutate;
 mod nbd;
 mod negotiation;
@@ -52,6 +53,7 @@ pub const TARGETS: &[Target] = &[
     chap::CHAP,
     session::SESSION,
     scsi::COMMANDS,
+    lists::LISTS,
     negotiation::NEGOTIATION,
     nbd::CONNECTION,
     label::LABEL,

@@ -69,7 +69,7 @@ macro_rules! replays {
 }
 
 replays! {
-    iscsi_frames iscsi_text iscsi_login iscsi_chap iscsi_session scsi_commands nbd_negotiation nbd_connection
+    iscsi_frames iscsi_text iscsi_login iscsi_chap iscsi_session scsi_commands scsi_lists nbd_negotiation nbd_connection
     drive_label catalog pool_journal pool_image packed_block rest_bodies config_file
 }
 

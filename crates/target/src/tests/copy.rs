@@ -122,3 +122,81 @@ fn a_copy_keeps_to_what_protects_its_units() {
     assert_eq!(copy(&mut nexus, 0, &copying).sense, Some(Sense::COPY_TARGET_DEVICE_NOT_REACHABLE));
     assert_eq!(copy(&mut nexus, 3, &copying).status, Status::ReservationConflict);
 }
+
+fn token_cdb(action: u8, list_id: u32, list: &[u8]) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1]) = (0x83, action);
+    cdb[6..10].copy_from_slice(&list_id.to_be_bytes());
+    cdb[10..14].copy_from_slice(&(list.len() as u32).to_be_bytes());
+    cdb
+}
+
+fn with_ranges(mut list: Vec<u8>, ranges: &[(u64, u32)]) -> Vec<u8> {
+    let at = list.len() - 2;
+    list[at..].copy_from_slice(&(16 * ranges.len() as u16).to_be_bytes());
+    for (lba, blocks) in ranges {
+        list.extend(lba.to_be_bytes());
+        list.extend(blocks.to_be_bytes());
+        list.extend([0; 4]);
+    }
+    list
+}
+
+fn populate(nexus: &mut Nexus<RamDevice>, number: u16, ranges: &[(u64, u32)]) -> Reply {
+    let list = with_ranges(vec![0; 16], ranges);
+    send(nexus, number, &token_cdb(0x10, 7, &list), &list)
+}
+
+fn write_using(nexus: &mut Nexus<RamDevice>, token: &[u8], offset: u64, ranges: &[(u64, u32)]) -> Reply {
+    let mut list = vec![0; 536];
+    list[8..16].copy_from_slice(&offset.to_be_bytes());
+    list[16..528].copy_from_slice(token);
+    let list = with_ranges(list, ranges);
+    send(nexus, 0, &token_cdb(0x11, 8, &list), &list)
+}
+
+/// RECEIVE ROD TOKEN INFORMATION.
+fn information(nexus: &mut Nexus<RamDevice>, number: u16, list_id: u8) -> Reply {
+    send(nexus, number, &[0x84, 7, 0, 0, 0, list_id, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0], &[])
+}
+
+#[test]
+fn a_token_has_what_was_there_written_elsewhere_also_by_another_host() {
+    let target = one_host();
+    let (source, elsewhere) = (device(2), device(3));
+    target.map("h", lun(2), source.clone(), Access::ReadWrite).unwrap();
+    target.set_host("other", &["iqn.2026-11.test:o".into()], None).unwrap();
+    target.map("other", lun(0), elsewhere.clone(), Access::ReadWrite).unwrap();
+    let (mut nexus, mut other) = (connect(&target, HOST, 1), connect(&target, "iqn.2026-11.test:o", 1));
+    while sense(&mut nexus, 2).is_some() {}
+    while sense(&mut other, 0).is_some() {}
+    let write = |block: u64, byte: u8| {
+        now(source.write(block * BLOCK as u64, vec![Slice::copy_of(&[byte; BLOCK])])).unwrap();
+    };
+    (0..8).for_each(|block| write(block, block as u8 + 1));
+    // Blocks 6, 7 and 1 in this order.
+    assert_eq!(populate(&mut nexus, 2, &[(6, 2), (1, 1)]).status, Status::Good);
+    let told = information(&mut nexus, 2, 7).data[0].to_vec();
+    assert_eq!((told[4], told[5], told[23], told.len()), (0x10, 1, 3, 32 + 4 + 514));
+    let token = told[38..].to_vec();
+    (0..8).for_each(|block| write(block, 99));
+    assert_eq!(write_using(&mut other, &token, 1, &[(20, 1), (40, 1)]).status, Status::Good);
+    assert_eq!([20, 40, 41].map(|block| elsewhere.byte(block * BLOCK as u64)), [8, 2, 0]);
+    assert_eq!(information(&mut other, 0, 8).data[0][4..6], [0x11, 1]);
+    // More than the token stands for, another token, and zeroes.
+    let more = write_using(&mut other, &token, 1, &[(20, 3)]);
+    assert_eq!(more.sense, Some(Sense::COPY_TARGET_DATA_UNDERRUN));
+    let mut forged = token.clone();
+    forged[130] ^= 1;
+    assert_eq!(write_using(&mut other, &forged, 0, &[(20, 1)]).sense, Some(Sense::TOKEN_UNKNOWN));
+    assert_eq!(information(&mut other, 0, 8).data[0][5], 2);
+    let mut zeroes = vec![0; 512];
+    zeroes[..8].copy_from_slice(&[0xFF, 0xFF, 0, 1, 0, 0, 1, 0xF8]);
+    assert_eq!(write_using(&mut other, &zeroes, 0, &[(20, 1)]).status, Status::Good);
+    assert_eq!([20, 40].map(|block| elsewhere.byte(block * BLOCK as u64)), [0, 2]);
+    assert_eq!(populate(&mut nexus, 2, &[(2047, 2)]).sense, Some(Sense::LBA_OUT_OF_RANGE));
+    assert_eq!(information(&mut nexus, 2, 9).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+    // It goes when nobody uses it.
+    target.tick(quoin_world::Nanos(31 * 1_000_000_000));
+    assert_eq!(write_using(&mut other, &token, 0, &[(20, 1)]).sense, Some(Sense::TOKEN_UNKNOWN));
+}

@@ -477,7 +477,14 @@ fenced_under_load() {
 
 unfenced() {
     sg_persist --no-inquiry --out --clear --param-rk=0x2 "$other" && raw_write "$disk" &&
-        node -I second --logout
+        node -I second --logout && node -I second -o delete
+}
+
+over_both() {
+    local one
+    for one in "$portal" "$second_portal"; do
+        iscsiadm -m node -T "$iqn" -p "$one" -I default "$@" || return
+    done
 }
 
 # Two portals, and every I/O on the next path.
@@ -496,8 +503,8 @@ defaults {
 END
     mkdir -p /run/udev && /lib/systemd/systemd-udevd --daemon && udevadm trigger && multipathd || return
     iscsiadm -m node -o new -T "$iqn" -p "$second_portal" &&
-        iscsiadm -m node -T "$iqn" -o update -n node.session.timeo.replacement_timeout -v 5 &&
-        iscsiadm -m node -T "$iqn" --login && within 60 paths_are 2 &&
+        over_both -o update -n node.session.timeo.replacement_timeout -v 5 && over_both --login &&
+        within 60 paths_are 2 &&
         mapped=/dev/mapper/$(multipath -ll | awk '/QUOIN/ { print $1; exit }') && [ -b "$mapped" ]
 }
 
@@ -528,7 +535,7 @@ path_lost_and_back() {
 }
 
 paths_gone() {
-    multipath -F && iscsiadm -m node -T "$iqn" --logout && within 30 no_disk 1
+    multipath -F && over_both --logout && within 30 no_disk 1
 }
 
 stranger() {
