@@ -145,9 +145,9 @@ impl Reservations {
     /// RELEASE: nothing happens if somebody else has it.
     pub(crate) fn release(&mut self, nexus: &ItNexus) -> Result<(), Refusal> {
         self.reserved.take_if(|reserved| reserved == nexus);
-        let is_kept_out = !self.registrants.is_empty()
-            && !(self.registrants.contains_key(nexus) && self.lets(nexus, Needs::Write));
-        if is_kept_out { Err(Refusal::Conflict) } else { Ok(()) }
+        let is_let = self.registrants.is_empty()
+            || self.registrants.contains_key(nexus) && self.lets(nexus, Needs::Write);
+        if is_let { Ok(()) } else { Err(Refusal::Conflict) }
     }
 
     /// A reset, or the end of the session that reserved it, ends what RESERVE did.

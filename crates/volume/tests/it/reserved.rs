@@ -37,7 +37,7 @@ fn they_go_with_the_volume() {
         volume.keep_reservations(kept()).await.unwrap();
         let pool = slot.get().unwrap();
         assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 1);
-        volumes.delete(&[volume.clone()], Transaction::new()).await.unwrap();
+        volumes.delete(std::slice::from_ref(&volume), Transaction::new()).await.unwrap();
         assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 0);
         // Whoever is late leaves nothing behind.
         assert!(volume.keep_reservations(kept()).await.is_err());

@@ -483,7 +483,7 @@ unfenced() {
 over_both() {
     local one
     for one in "$portal" "$second_portal"; do
-        iscsiadm -m node -T "$iqn" -p "$one" -I default "$@" || return
+        iscsiadm -m node -T "$iqn" -p "$one" "$@" || return
     done
 }
 
@@ -502,13 +502,16 @@ defaults {
 }
 END
     mkdir -p /run/udev && /lib/systemd/systemd-udevd --daemon && udevadm trigger && multipathd || return
-    iscsiadm -m node -o new -T "$iqn" -p "$second_portal" &&
-        over_both -o update -n node.session.timeo.replacement_timeout -v 5 && over_both --login &&
+    iscsiadm -m node
+    over_both -o new && over_both -o update -n node.session.timeo.replacement_timeout -v 5 && over_both --login &&
         within 60 paths_are 2 &&
         mapped=/dev/mapper/$(multipath -ll | awk '/QUOIN/ { print $1; exit }') && [ -b "$mapped" ]
 }
 
-paths_are() { [ "$(multipath -ll | grep -c 'active ready running')" = "$1" ]; }
+paths_are() {
+    multipath -ll > /run/paths 2>&1
+    [ "$(grep -c 'active ready running' /run/paths)" = "$1" ]
+}
 
 # Both paths get their share.
 both_used() {
@@ -526,12 +529,14 @@ path_lost_and_back() {
     local loading=$! before
     mapped_writes() { awk '{ print $5 }' "/sys/block/$(basename "$(readlink -f "$mapped")")/stat"; }
     goes_on() { before=$(mapped_writes); more() { [ "$(mapped_writes)" -gt $((before + 20)) ]; }; within 90 more; }
-    goes_on && ask cut && within 60 paths_are 1 && goes_on && ask mend && within 90 paths_are 2 && goes_on || return
+    goes_on && ask cut && within 60 paths_are 1 && goes_on && ask mend && within 90 paths_are 2 && goes_on
+    local went=$?
+    cat /run/paths
     kill $loading
     wait $loading
     local ended=$?
     cat /run/raw
-    is "end of fio" 128 $ended && holds 'err= 0' /run/raw
+    [ $went = 0 ] && is "end of fio" 128 $ended && holds 'err= 0' /run/raw
 }
 
 paths_gone() {
