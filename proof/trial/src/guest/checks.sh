@@ -510,7 +510,7 @@ END
 
 paths_are() {
     multipath -ll > /run/paths 2>&1
-    [ "$(grep -c 'active ready running' /run/paths)" = "$1" ]
+    [ "$(grep -c 'active ready  *running' /run/paths)" = "$1" ]
 }
 
 # Both paths get their share.
