@@ -85,7 +85,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         }
         // The socket goes first; the nexus, and with it a session that replaces this one, waits for the rest.
         drop(self.stream);
-        // NOTE: it still hears of what others do: one of them may wait for this session to have heard, and a task of it for that one.
+        // NOTE: notices are still taken: a session that preempts this one waits until its notice is taken, and a task of this
+        // session may wait for that session.
         let notices = session.nexus.as_ref().map(|nexus| nexus.notices());
         running.extend(session.started.drain(..).map(perform));
         loop {

@@ -1,9 +1,10 @@
-//! Who is inside a unit: requests that write and are being executed, counted so that one can wait for all who came before.
+//! Counts the requests that write to a unit and are being executed. A change of reservations waits until all requests that
+//! were counted before it have ended.
 
 use quoin_world::Event;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Counts in two halves. Whoever comes is counted in the current one.
+/// Counts in two halves. A new request is counted in the current half.
 ///
 /// Invariant: a half is made the current one only when nobody is counted in it.
 #[derive(Default)]
@@ -25,8 +26,8 @@ fn half_of(phase: u64) -> usize {
 }
 
 impl Inside {
-    /// Goes in. Whoever changes what may be done inside and then calls [`Inside::settle`] either waits for this one, or this one
-    /// sees the change.
+    /// Counts a request. A caller that changes the rights and then calls [`Inside::settle`] waits for this request, unless the
+    /// request sees the change.
     pub(crate) fn enter(&self) -> Entered<'_> {
         loop {
             let phase = self.phase.load(SeqCst);
