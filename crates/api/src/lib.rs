@@ -25,6 +25,7 @@ mod policy;
 mod pool;
 mod problem;
 mod problem_kind;
+mod qos;
 mod rebuild;
 mod recycle_bin;
 mod reserve;
@@ -68,6 +69,7 @@ pub use policy::{
 pub use pool::{PoolSettings, PoolUpdate, Spare};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use problem_kind::ProblemKind;
+pub use qos::{DEFAULT_BURST_MS, Qos, QosScope, QosSet};
 pub use rebuild::{BalanceMode, Rebuild, RebuildUpdate, WorkProgress};
 pub use recycle_bin::{DeletedVolume, RecycleBin, RecycleBinRestore, RecycleBinSet};
 pub use reserve::{Reserve, ReserveDeletion, ReservePolicy, ReservePreview, ReserveScope, ReserveSet};

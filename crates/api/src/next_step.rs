@@ -159,6 +159,9 @@ next_steps! {
             "to set it all the same, confirm: add --yes, or \"confirm\": true to the request; or choose a larger reserve",
         RemoveReserve => "remove one that is not needed: quoin snapshot reserve lists them",
 
+        GiveQos => "give --iops, --bandwidth or both, such as --iops 5000 --bandwidth 200M",
+        RemoveQos => "remove one that is not needed: quoin qos lists them",
+
         // Consistency groups.
         ListGroups => "list them: quoin group list",
         ShowGroup { group: &'a str } => "list them: quoin group show {group}",

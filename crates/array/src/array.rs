@@ -20,6 +20,7 @@ use crate::{
     host_access::HostAccess,
     lifecycle::Lifecycle,
     policies::Policies,
+    qos::Qos,
     rebuild::Rebuilds,
     reductions::Reductions,
     reserve_watch::Reserves,
@@ -59,6 +60,7 @@ pub struct Array {
     slow_drives: Mutex<SlowDrives>,
     failing_drives: Mutex<FailingDrives>,
     policies: Mutex<Policies>,
+    limits: Mutex<Qos>,
     copies: Mutex<Copies>,
     reductions: Mutex<Reductions>,
     history: Mutex<History>,
@@ -103,6 +105,7 @@ impl Array {
             slow_drives: Mutex::default(),
             failing_drives: Mutex::default(),
             policies: Mutex::default(),
+            limits: Mutex::default(),
             copies: Mutex::default(),
             reductions: Mutex::default(),
             history: Mutex::default(),
@@ -243,6 +246,10 @@ impl Array {
 
     pub(crate) fn failing_drives(&self) -> MutexGuard<'_, FailingDrives> {
         self.failing_drives.lock()
+    }
+
+    pub(crate) fn limits(&self) -> &Mutex<Qos> {
+        &self.limits
     }
 
     pub(crate) fn policies(&self) -> MutexGuard<'_, Policies> {

@@ -8,12 +8,13 @@ use crate::{
     history::history_problem,
     policies::policy_problem,
     pool_settings::pool_settings_problem,
+    qos::{Limited, QosRecord},
     rebuild::rebuild_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HISTORY_OBJECT, HOST_OBJECT, HostRecord,
         LEAVING_OBJECT, MAPPING_OBJECT, MappingRecord, OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT,
-        REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
-        decode, mapping_key,
+        QOS_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT,
+        SCRUB_OBJECT, decode, mapping_key,
     },
     requests::request_problem,
     reserve_watch::{ReserveRecord, Scope},
@@ -168,6 +169,13 @@ fn check_notes(report: &CheckReport, found: &mut Found) {
     }
     for (key, value) in objects(report, POLICY_OBJECT) {
         found.extend(policy_problem(key, value).map(|problem| (format!("policy {key}"), problem)));
+    }
+    for (key, value) in objects(report, QOS_OBJECT) {
+        if Limited::of_key(key).is_none() {
+            found.push((format!("limits {key}"), "what they limit is not known".to_owned()));
+        }
+        found
+            .extend(decode::<QosRecord>(key, value).err().map(|error| (format!("limits {key}"), why(error))));
     }
     for (key, value) in objects(report, POOL_OBJECT) {
         found.extend(

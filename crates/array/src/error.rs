@@ -2,7 +2,7 @@
 
 use crate::{
     BinError, DriveChangeError, DriveEmulateError, ExpandError, ExportError, ForkError, HostError, JobError,
-    MappingError, PolicyError, ReserveError, ScheduleError,
+    MappingError, PolicyError, QosError, ReserveError, ScheduleError,
     pool_problem::{pool_problem, unreadable},
     volume_problem::volume_problem,
 };
@@ -50,6 +50,9 @@ pub enum ArrayError {
     /// About a snapshot reserve.
     #[error(transparent)]
     Reserve(#[from] ReserveError),
+    /// About limits of IOPS and bandwidth.
+    #[error(transparent)]
+    Qos(#[from] QosError),
     /// About a job, a scrub or a copy.
     #[error(transparent)]
     Job(#[from] JobError),
@@ -153,6 +156,7 @@ impl ArrayError {
             Self::Schedule(error) => return error.problem(),
             Self::Policy(error) => return error.problem(),
             Self::Reserve(error) => return error.problem(),
+            Self::Qos(error) => return error.problem(),
             Self::Job(error) => return error.problem(),
             Self::Drive(error) => return error.problem(),
             Self::Expand(error) => return error.problem(),

@@ -5,6 +5,7 @@ use quoin_api as api;
 use quoin_base::metrics::LatencySnapshot;
 use quoin_drive::DriveCounters;
 use quoin_pool::{HedgedReads, PoolOptions, PoolStats, Protection, RecoveryStats};
+use quoin_qos::ThrottleView;
 use quoin_target::TrafficView;
 use quoin_volume::InstrumentsSnapshot;
 use uuid::Uuid;
@@ -98,6 +99,8 @@ pub struct VolumeFigures {
     pub size_bytes: u64,
     /// Bytes that take space in the pool; `None` while the pool is offline.
     pub mapped_bytes: Option<u64>,
+    /// Requests that waited for limits since the process started.
+    pub throttled: ThrottleView,
     /// The requests of hosts since the process started.
     pub asked: InstrumentsSnapshot,
 }

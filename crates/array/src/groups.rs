@@ -4,6 +4,7 @@ use crate::{
     Array, ArrayError, ForkError,
     events::Told,
     origin::{snapshot_spec, suffixed},
+    qos::Limited,
     reserve_watch::Scope,
     words::shortened,
 };
@@ -92,6 +93,7 @@ impl Array {
         let joined = self.volumes().join_group(name, volume, tx).await;
         let group = joined.map_err(ArrayError::not("group not changed"))?;
         self.log().saved(staged);
+        self.follow_qos();
         Ok(self.group_view(&group))
     }
 
@@ -109,6 +111,7 @@ impl Array {
         let left = self.volumes().leave_group(name, volume, tx).await;
         let group = left.map_err(ArrayError::not("group not changed"))?;
         self.log().saved(staged);
+        self.follow_qos();
         Ok(self.group_view(&group))
     }
 
@@ -124,9 +127,11 @@ impl Array {
             .without("sets", self.set_names(&group));
         let (tx, staged) = self.stage(&turn, own);
         let tx = self.without_reserve(tx, Scope::Group(group.id));
+        let tx = self.without_limits(tx, &Limited::Group(group.id));
         self.volumes().delete_group(name, tx).await.map_err(ArrayError::not("group not deleted"))?;
         self.log().saved(staged);
         self.forget_reserves();
+        self.forget_limits();
         Ok(())
     }
 

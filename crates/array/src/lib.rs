@@ -64,6 +64,8 @@ mod policy_error;
 mod pool_problem;
 mod pool_settings;
 mod progress;
+mod qos;
+mod qos_error;
 mod rebuild;
 mod record;
 mod recycle_bin;
@@ -125,12 +127,14 @@ pub use initiator::is_target_name;
 pub use job_error::JobError;
 pub use mapping_error::MappingError;
 pub use policy_error::PolicyError;
+pub use qos::QosOf;
+pub use qos_error::QosError;
 pub use quoin_api::DriveLocation;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{
     EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, HISTORY_OBJECT, HOST_OBJECT, LEAVING_OBJECT,
-    MAPPING_OBJECT, OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT,
-    REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
+    MAPPING_OBJECT, OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT, QOS_OBJECT, REBUILD_OBJECT,
+    RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT, SCRUB_OBJECT,
 };
 pub use request_key::RequestKey;
 pub use requests::CarriedOut;

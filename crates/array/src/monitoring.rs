@@ -86,6 +86,7 @@ fn volume_figures(volume: &Volume, is_shown: bool) -> VolumeFigures {
         is_stopped: volume.is_stopped(),
         size_bytes: volume.size_bytes(),
         mapped_bytes: volume.mapped_bytes(),
+        throttled: volume.throttle().map(|throttle| throttle.view()).unwrap_or_default(),
         asked: volume.instruments().map(|instruments| instruments.snapshot()).unwrap_or_default(),
     }
 }

@@ -48,6 +48,9 @@ pub const POOL_OBJECT: ObjectKind = ObjectKind(24);
 /// The kind of catalog object that holds how the pool's space was used in some hour.
 pub const HISTORY_OBJECT: ObjectKind = ObjectKind(25);
 
+/// The kind of catalog object that holds limits of IOPS and bandwidth.
+pub const QOS_OBJECT: ObjectKind = ObjectKind(26);
+
 /// The kind of catalog object that notes a request that was carried out.
 pub const REQUEST_OBJECT: ObjectKind = ObjectKind(50);
 

@@ -8,6 +8,7 @@ use crate::{
     export_list::read_exports,
     history::History,
     not_opened::{NOT_REOPENED, NotOpened},
+    qos::Qos,
     reserve_watch::Reserves,
     schedule_list::read_schedules,
     space::Found,
@@ -99,6 +100,7 @@ impl Array {
                 self.tend_slow_drives(&pool);
                 self.tend_failing_drives(&pool).await;
                 self.tend_policies(&pool);
+                self.follow_qos();
                 self.look_at_room(&pool);
                 self.tend_spare(&pool).await;
                 self.watch_space(&stats);
@@ -220,6 +222,7 @@ impl Array {
         let exported = read_exports(pool).map_err(|e| e.to_string())?;
         let schedules = read_schedules(pool).map_err(|e| e.to_string())?;
         let reserves = Reserves::read(pool).map_err(|e| e.to_string())?;
+        let qos = Qos::read(pool).map_err(|e| e.to_string())?;
         let bin = BinSetting::read(pool).map_err(|e| e.to_string())?;
         self.volumes().restore(pool).map_err(|e| e.to_string())?;
         self.restore_scrubs(pool).map_err(|e| e.to_string())?;
@@ -233,6 +236,7 @@ impl Array {
         *self.bin() = bin;
         self.reserves().restore(reserves);
         *self.history() = History::read(pool);
+        self.restore_qos(qos);
         self.look_at_all_reserves(pool);
         self.catalog().note_read(&turn);
         Ok(())

@@ -61,6 +61,7 @@ impl Array {
         };
         let volume = created.map_err(|error| self.not_for_bin("volume not created", error))?;
         self.log().saved(staged);
+        self.follow_qos();
         Ok(self.volume_view(&volume))
     }
 
@@ -157,6 +158,7 @@ impl Array {
         let changed = self.volumes().change(name, change, tx).await;
         let volume = changed.map_err(|error| self.not_for_bin("volume not changed", error))?;
         self.log().saved(staged);
+        self.follow_qos();
         self.trim_volumes();
         Ok(self.volume_view(&volume))
     }
@@ -251,6 +253,7 @@ impl Array {
         let exports: Vec<_> =
             volumes.iter().flat_map(|volume| self.export_list().names_of(volume.id())).collect();
         let tx = self.without_reserves(without_exports(without_mappings(&mappings), &exports), volumes);
+        let tx = self.without_limits_of(tx, volumes);
         let (tx, staged) = self.stage_with(turn, tx, own);
         let outcome = match keep {
             Some(keep) => self.volumes().discard(volumes, keep, deleted_by(), tx).await,
@@ -264,6 +267,7 @@ impl Array {
         self.export_list()
             .change(turn, self.volumes(), |exported| exported.retain(|name, _| !exports.contains(name)));
         self.forget_reserves();
+        self.forget_limits();
         Ok(())
     }
 

@@ -13,6 +13,7 @@ use crate::{
     mapping::{self, MappingCommand},
     policy::{self, PolicyCommand},
     pool::{self, PoolCommand},
+    qos::{self, QosArgs},
     rebuild::{self, BalanceCommand, RebuildCommand},
     recycle_bin::{self, RecycleBinCommand},
     report::{create_each, each, list, show},
@@ -56,6 +57,9 @@ pub enum Command {
     /// Create, list, show, change and delete policies: how volumes are laid out over drives
     #[command(subcommand, visible_alias = "policies")]
     Policy(PolicyCommand),
+    /// Limit IOPS and bandwidth of volumes, groups and policies, and show the limits
+    #[command(after_help = qos::EXAMPLES)]
+    Qos(QosArgs),
     /// Create, list, show and delete hosts
     #[command(subcommand, visible_alias = "hosts")]
     Host(HostCommand),
@@ -236,6 +240,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Group(command) => group::run(&client, &output, command),
         Command::RecycleBin(command) => recycle_bin::run(&client, &output, command),
         Command::Policy(command) => policy::run(&client, &output, command),
+        Command::Qos(args) => qos::run(&client, &output, &args),
         Command::Schedule(command) => schedule::run(&client, &output, command),
         Command::Job(command) => job::run(&client, &output, command),
         Command::Folder(command) => folder::run(&client, &output, command),

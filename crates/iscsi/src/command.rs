@@ -2,11 +2,13 @@
 //! device is never cancelled.
 
 use crate::{data_out::DataOutTransfer, task_attribute::TaskAttribute};
+use quoin_qos::Line;
 use quoin_scsi::Reply;
 use quoin_target::{Clock, Lun, Request};
 use quoin_volume::BlockDevice;
 use quoin_world::{Nanos, OneShot, OneShotSender, Slice};
 use std::{rc::Rc, time::Duration};
+use uuid::Uuid;
 
 /// Everything the initiator said of a command except its CDB.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,8 @@ pub(crate) struct Task<D: BlockDevice> {
     pub(crate) stage: Stage<D>,
     /// It has had its turn for memory, and counts in what the session holds.
     pub(crate) is_admitted: bool,
+    /// It waits for the limits of this volume, and has not come to wait for memory yet.
+    pub(crate) limited_by: Option<Uuid>,
     /// Not empty when the task was aborted: it is not answered, and those who wait for its end hold the other
     /// sides of these.
     pub(crate) aborted: Vec<Rc<OneShotSender<()>>>,
@@ -78,6 +82,11 @@ pub(crate) enum Work<D: BlockDevice> {
         reply: Reply,
         ended: OneShot<()>,
     },
+    /// Wait until limits let commands of a volume through.
+    Throttle {
+        volume: Uuid,
+        line: Rc<Line>,
+    },
     /// Answer a task management request once everything it aborted has ended.
     Abort {
         itt: u32,
@@ -91,6 +100,7 @@ pub(crate) enum Finished {
     Command { itt: u32, reply: Reply, latency: Duration },
     Respond { itt: u32, reply: Reply },
     Abort { itt: u32, close: bool },
+    Throttle { volume: Uuid, itts: Vec<u32> },
 }
 
 pub(crate) async fn perform<D: BlockDevice>(work: Work<D>, clock: &dyn Clock) -> Finished {
@@ -104,6 +114,10 @@ pub(crate) async fn perform<D: BlockDevice>(work: Work<D>, clock: &dyn Clock) ->
         Work::Respond { itt, reply, ended } => {
             ended.await;
             Finished::Respond { itt, reply }
+        }
+        Work::Throttle { volume, line } => {
+            let passed = line.passed(|| clock.now(), |time| clock.sleep(time)).await;
+            Finished::Throttle { volume, itts: passed.into_iter().map(|id| id as u32).collect() }
         }
         Work::Abort { itt, ended, close } => {
             for end in ended {

@@ -88,6 +88,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         // NOTE: notices are still taken: a session that preempts this one waits until its notice is taken, and a task of this
         // session may wait for that session.
         let notices = session.nexus.as_ref().map(|nexus| nexus.notices());
+        session.give_up_limited();
         running.extend(session.started.drain(..).map(perform));
         loop {
             tokio::select! {

@@ -17,6 +17,7 @@ mod control;
 mod data_out;
 mod digest;
 mod error;
+mod limits;
 pub mod login;
 mod login_throttle;
 mod metrics;

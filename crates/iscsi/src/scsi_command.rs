@@ -11,6 +11,7 @@ use crate::{
 use quoin_scsi::{Reply, Sense, Status};
 use quoin_target::{Admission, Lun};
 use quoin_volume::BlockDevice;
+use uuid::Uuid;
 
 /// Immediate commands that do not count in the window.
 const MAX_IMMEDIATE: usize = 64;
@@ -67,7 +68,10 @@ impl<D: BlockDevice> Session<D> {
             (None, Some(nexus)) => nexus.admit(command.lun, &command.cdb),
             (refusal, _) => Admission::Done(refusal.unwrap_or_else(Reply::good)),
         };
-        self.enter(head, DataOutTransfer::new(admission, &head, data, announced));
+        // Limits of the volume come before everything that the command would take hold of.
+        let early_bytes = u64::from(sent) + u64::from(announced.unwrap_or(0));
+        let (admission, limited_by) = self.keep_to_limits(&head, admission, early_bytes);
+        self.enter(head, DataOutTransfer::new(admission, &head, data, announced), limited_by);
     }
 
     /// What a command is answered without its unit being asked, if so.
@@ -99,13 +103,18 @@ impl<D: BlockDevice> Session<D> {
         is_bidirectional.then(|| Reply::check(Sense::INVALID_FIELD_IN_CDB))
     }
 
-    /// Takes a command into the task set, or behind those that wait for memory.
-    fn enter(&mut self, head: Head, transfer: DataOutTransfer<D>) {
+    /// Takes a command into the task set, behind those that wait for memory or for the limits of its volume.
+    fn enter(&mut self, head: Head, transfer: DataOutTransfer<D>, limited_by: Option<Uuid>) {
         let itt = head.itt;
         if !head.immediate {
             self.numbers.enter_window();
         }
-        if self.tasks.insert(head, transfer) { self.pump() } else { self.advance(itt) }
+        // One that is not sent as much as it says is refused after all.
+        if transfer.is_refused() {
+            self.withdraw(itt, limited_by);
+        }
+        let limited_by = limited_by.filter(|_| !transfer.is_refused());
+        if self.tasks.insert(head, transfer, limited_by) { self.pump() } else { self.advance(itt) }
     }
 
     pub(crate) fn data_out(&mut self, bhs: Bhs, data: Payload<'_>, intact: bool) {
@@ -120,6 +129,7 @@ impl<D: BlockDevice> Session<D> {
         let outcome = if intact { transfer.take(&pdu, data) } else { Err(DataFault::Digest) };
         if let Err(fault) = outcome {
             tracing::debug!(itt, ?fault, "Data-Out refused, its command fails");
+            self.end_limit(itt);
             self.tasks.fail(itt, &pdu, Reply::check(fault.sense()));
         }
         // A task that waits for memory is moved on when it is admitted.

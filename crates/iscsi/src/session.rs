@@ -11,6 +11,7 @@
 use crate::{
     command::{Finished, Task, Work},
     data_out::Ready,
+    limits::Lines,
     login::{Established, SessionKind},
     metrics::{Metrics, MetricsSnapshot},
     params::Params,
@@ -72,6 +73,8 @@ pub(crate) struct Session<D: BlockDevice> {
     pub(crate) started: Vec<Work<D>>,
     pub(crate) tasks: TaskSet<D>,
     pub(crate) numbers: SequenceNumbers,
+    /// Where its commands wait for limits of volumes.
+    pub(crate) lines: Lines,
     /// Of the memory of all sessions.
     share: SessionShare,
     backlog: Backlog,
@@ -105,6 +108,7 @@ impl<D: BlockDevice> Session<D> {
             started: Vec::new(),
             tasks: TaskSet::new(),
             numbers: SequenceNumbers::new(login.cmd_sn, stat_sn),
+            lines: Lines::default(),
             share,
             backlog: Backlog::default(),
             aborts: 0,
@@ -306,12 +310,14 @@ impl<D: BlockDevice> Session<D> {
             }
             Finished::Respond { itt, reply } => self.finish_task(itt, reply),
             Finished::Abort { itt, close } => self.task_aborted(itt, close),
+            Finished::Throttle { volume, itts } => self.limits_passed(volume, itts),
         }
         self.pump();
     }
 
     /// Takes a task off the books, without answering it. Others may have waited for it.
     pub(crate) fn remove_task(&mut self, itt: u32) -> Option<Task<D>> {
+        self.end_limit(itt);
         let task = self.tasks.remove(itt)?;
         // NOTE: before the response is queued, which tells the initiator of the place.
         if !task.head.immediate {

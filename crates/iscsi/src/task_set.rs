@@ -12,7 +12,8 @@
 //!
 //! Invariants:
 //! 1. `memory_bytes` is what the admitted tasks may hold, `early_bytes` what the others brought along.
-//! 2. `waiting` names the tasks that are not admitted, each once, in the order of arrival.
+//! 2. `waiting` names the tasks that are not admitted and do not wait for limits of their volume, each once, in the order of
+//!    arrival or in that in which the limits let them through. The limits keep the order of each unit.
 //! 3. `holding` counts the tasks that others may have to wait for, `dormant` those that wait for others.
 
 use crate::{
@@ -29,6 +30,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
+use uuid::Uuid;
 
 pub(crate) struct TaskSet<D: BlockDevice> {
     tasks: BTreeMap<u32, Task<D>>,
@@ -37,6 +39,9 @@ pub(crate) struct TaskSet<D: BlockDevice> {
     early_bytes: u64,
     holding: usize,
     dormant: usize,
+    /// Tasks that wait for limits, and the part of `early_bytes` that is theirs.
+    limited: usize,
+    limited_bytes: u64,
     /// Commands that came, to number the tasks by age.
     received: u64,
 }
@@ -57,6 +62,8 @@ impl<D: BlockDevice> TaskSet<D> {
             early_bytes: 0,
             holding: 0,
             dormant: 0,
+            limited: 0,
+            limited_bytes: 0,
             received: 0,
         }
     }
@@ -102,21 +109,61 @@ impl<D: BlockDevice> TaskSet<D> {
         number
     }
 
-    /// Takes a command in. Returns true if it has to wait for memory; a refused one needs none.
-    pub(crate) fn insert(&mut self, head: Head, transfer: DataOutTransfer<D>) -> bool {
+    /// Takes a command in, that may have to wait for the limits of a volume first. Returns true if it has to wait; a refused
+    /// one needs no memory.
+    pub(crate) fn insert(
+        &mut self,
+        head: Head,
+        transfer: DataOutTransfer<D>,
+        limited_by: Option<Uuid>,
+    ) -> bool {
         let (itt, is_refused) = (head.itt, transfer.is_refused());
         let cost_bytes = transfer.cost_bytes(&head);
         self.holding += usize::from(head.attribute.holds_others());
         let (stage, aborted) = (Stage::AwaitingData(transfer), Vec::new());
-        let task = Task { head, cost_bytes, stage, is_admitted: is_refused, aborted };
+        let task = Task { head, cost_bytes, stage, is_admitted: is_refused, limited_by, aborted };
         // It waits for memory behind those that came before; what it brought along counts at once.
         if !is_refused {
             self.early_bytes += task.early_bytes();
-            self.waiting.push_back(itt);
+            match limited_by {
+                None => self.waiting.push_back(itt),
+                Some(_) => self.note_limited(task.early_bytes()),
+            }
         }
         let before = self.tasks.insert(itt, task);
         assert!(before.is_none(), "iSCSI task {itt:#010x} is in the set twice");
         !is_refused
+    }
+
+    fn note_limited(&mut self, early_bytes: u64) {
+        self.limited += 1;
+        self.limited_bytes += early_bytes;
+    }
+
+    /// How many wait for limits of volumes, and the bytes they brought along.
+    pub(crate) fn limited(&self) -> (usize, u64) {
+        (self.limited, self.limited_bytes)
+    }
+
+    /// Ends a task's wait for limits, if it waits for any. Returns of which volume.
+    pub(crate) fn end_limit(&mut self, itt: u32) -> Option<Uuid> {
+        let task = self.tasks.get_mut(&itt)?;
+        let volume = task.limited_by.take()?;
+        self.limited -= 1;
+        self.limited_bytes -= task.early_bytes();
+        Some(volume)
+    }
+
+    /// Has a task that limits let through wait for memory.
+    pub(crate) fn wait_for_memory(&mut self, itt: u32) {
+        if self.end_limit(itt).is_some() {
+            self.waiting.push_back(itt);
+        }
+    }
+
+    /// The tasks that wait for limits.
+    pub(crate) fn all_limited(&self) -> Vec<u32> {
+        self.iter().filter(|(_, task)| task.limited_by.is_some()).map(|(itt, _)| itt).collect()
     }
 
     /// Returns the task that is admitted next, and the bytes it may hold then.
@@ -244,6 +291,10 @@ impl<D: BlockDevice> TaskSet<D> {
 
     /// Takes a task out, and what it counts for.
     pub(crate) fn remove(&mut self, itt: u32) -> Option<Task<D>> {
+        assert!(
+            self.tasks.get(&itt).is_none_or(|task| task.limited_by.is_none()),
+            "iSCSI task {itt:#010x} is removed while it waits for a limit"
+        );
         let task = self.tasks.remove(&itt)?;
         // Its bytes come off the sum in which they were counted.
         if task.is_admitted {

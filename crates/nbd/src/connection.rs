@@ -18,8 +18,9 @@ use std::{
     collections::BTreeSet,
     future::{Future, poll_fn},
     io,
+    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 use tokio::io::AsyncWriteExt;
@@ -106,6 +107,9 @@ impl<D: BlockDevice> Directory for View<'_, D> {
         self.refused(None, "the client does not use TLS, which is required");
     }
 }
+
+/// A request's wait for the limits of its volume.
+type Turn = Pin<Box<dyn Future<Output = ()>>>;
 
 pub(crate) struct Connection<'a, D: BlockDevice> {
     pub(crate) server: &'a NbdServer<D>,
@@ -241,13 +245,14 @@ impl<D: BlockDevice> Connection<'_, D> {
         let every = self.server.options.stall_timeout / LOOKS;
         let clock = &*self.server.options.clock;
         let mut tick = clock.sleep(every);
+        let mut turn = None;
         let mut shutdown = self.server.shutdown.subscribe();
         let (mut grace, mut limit): (Option<Task>, Option<Task>) = (None, None);
         let (mut before, mut quiet) = (0, 0);
         loop {
             tokio::select! {
                 biased;
-                over = poll_fn(|cx| self.poll_io(socket, session, running, start, cx)) => return over,
+                over = poll_fn(|cx| self.poll_io(socket, session, running, (start, &mut turn), cx)) => return over,
                 () = export.revoked() => return Err(NbdError::Revoked),
                 () = &mut tick => {
                     tick = clock.sleep(every);
@@ -271,13 +276,23 @@ impl<D: BlockDevice> Connection<'_, D> {
         }
     }
 
+    /// Resolves when the limits of the volume let the request through that waits for them.
+    fn turn(&self, session: &Session<D>) -> Turn {
+        let (line, clock) = (session.line(), self.server.options.clock.clone());
+        Box::pin(async move {
+            if let Some(line) = line {
+                line.passed(|| clock.now(), |time| clock.sleep(time)).await;
+            }
+        })
+    }
+
     /// Moves everything as far as it goes: received requests, commands, replies. Ready when the connection is over.
     fn poll_io<F: Future<Output = Finished>>(
         &mut self,
         socket: &mut Socket,
         session: &mut Session<D>,
         running: &mut FuturesUnordered<F>,
-        start: impl Fn(Work<D>) -> F,
+        (start, turn): (impl Fn(Work<D>) -> F, &mut Option<Turn>),
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), NbdError>> {
         loop {
@@ -299,6 +314,14 @@ impl<D: BlockDevice> Connection<'_, D> {
                 // What ended or was sent made room for more.
                 Want::Room if had_replies && flushed => continue,
                 Want::Room | Want::Nothing => return Poll::Pending,
+                // Nothing more is read meanwhile.
+                Want::Turn => {
+                    let waits = turn.get_or_insert_with(|| self.turn(session));
+                    ready!(waits.as_mut().poll(cx));
+                    *turn = None;
+                    session.pass_limits();
+                    continue;
+                }
                 Want::Bytes => {}
             }
             match self.receive.poll_fill(socket, session.payload(), cx) {

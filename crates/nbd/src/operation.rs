@@ -5,6 +5,7 @@ use crate::{
     wire::{Errno, Request, command, command_flag as flag},
 };
 use quoin_base::ByteRange;
+use quoin_qos::Cost;
 use quoin_volume::DeviceError;
 
 /// A request, checked.
@@ -146,6 +147,15 @@ impl Operation {
             command::BLOCK_STATUS => Self::BlockStatus { range, one: flags & flag::REQ_ONE != 0 },
             _ => return invalid(format!("a request of type {kind} is not known")),
         })
+    }
+
+    /// What it takes of the limits of a volume; `None` if it takes nothing.
+    pub(crate) fn limited_cost(&self) -> Option<Cost> {
+        match self {
+            Self::Read { range, .. } | Self::Write(range) => Some(Cost::of_bytes(range.len)),
+            Self::Trim(_) | Self::WriteZeroes(_) | Self::Cache(_) => Some(Cost::of_bytes(0)),
+            Self::Disconnect | Self::Flush | Self::BlockStatus { .. } => None,
+        }
     }
 
     /// Bytes it holds in memory, from the moment it is taken to the moment its reply is queued.

@@ -15,6 +15,7 @@ use crate::{
     wire::{BadMagic, BlockDescriptor, Errno, ErrorPayload, OffsetHole, Request, chunk, state},
 };
 use quoin_base::{ByteRange, Extent};
+use quoin_qos::Line;
 use quoin_target::{Export, SessionShare};
 use quoin_volume::BlockDevice;
 use quoin_world::{Buf, Nanos, Slice};
@@ -35,6 +36,8 @@ pub(crate) enum Want {
     Bytes,
     /// That work ends or replies are sent.
     Room,
+    /// That the limits of the volume let a request through.
+    Turn,
     /// Nothing: the client has disconnected.
     Nothing,
 }
@@ -42,6 +45,8 @@ pub(crate) enum Want {
 /// What is received at the moment.
 enum Stage {
     Request,
+    /// A request that waits for the limits of the volume.
+    Limited(Request, Operation),
     /// A request that waits for room.
     Waiting(Request, Operation),
     /// A write's data; as much as `filled` is there.
@@ -65,6 +70,8 @@ pub(crate) struct Session<D> {
     allocation: bool,
     constrained: bool,
     stage: Stage,
+    /// Once it was limited.
+    line: Option<Rc<Line>>,
     pub(crate) out: Transmit,
     pub(crate) started: Vec<Work<D>>,
     outstanding: usize,
@@ -92,6 +99,7 @@ impl<D: BlockDevice> Session<D> {
             allocation: agreed.allocation,
             constrained: agreed.constrained,
             stage: Stage::Request,
+            line: None,
             out: Transmit::default(),
             started: Vec::new(),
             outstanding: 0,
@@ -116,7 +124,12 @@ impl<D: BlockDevice> Session<D> {
 
     /// The client has begun a request and not sent all of it.
     pub(crate) fn is_amid(&self, receive: &Receive) -> bool {
-        !matches!(self.stage, Stage::Request) || !receive.bytes().is_empty()
+        match self.stage {
+            Stage::Request => !receive.bytes().is_empty(),
+            // It is not the client that is waited for.
+            Stage::Limited(..) => false,
+            Stage::Waiting(..) | Stage::Payload { .. } | Stage::Skip { .. } => true,
+        }
     }
 
     /// The room that the payload under way still has.
@@ -155,6 +168,7 @@ impl<D: BlockDevice> Session<D> {
                     receive.take(Request::BYTES);
                     self.request(request);
                 }
+                Stage::Limited(..) => return Ok(Want::Turn),
                 Stage::Waiting(request, operation) => {
                     let (request, operation) = (*request, *operation);
                     if !self.has_room(operation) {
@@ -228,8 +242,10 @@ impl<D: BlockDevice> Session<D> {
         let refused = match Operation::of(&request, &terms) {
             Ok(Operation::Disconnect) => return self.disconnected = true,
             Ok(_) if self.stopping => Failure::new(Errno::Shutdown, "the array is shutting down"),
-            Ok(operation) if self.has_room(operation) => return self.begin(&request, operation),
-            Ok(operation) => return self.stage = Stage::Waiting(request, operation),
+            Ok(operation) if self.must_wait(operation) => {
+                return self.stage = Stage::Limited(request, operation);
+            }
+            Ok(operation) => return self.let_in(request, operation),
             Err(failure) => failure,
         };
         // The data of a refused write comes all the same.
@@ -237,6 +253,38 @@ impl<D: BlockDevice> Session<D> {
             self.stage = Stage::Skip { left: request.payload_bytes() as usize };
         }
         self.fail(request.cookie.get(), &refused);
+    }
+
+    /// Whether the limits of the volume have a request wait; then [`Session::line`] tells when it passes.
+    fn must_wait(&mut self, operation: Operation) -> bool {
+        let (Some(throttle), Some(cost)) = (self.unit.device.throttle(), operation.limited_cost()) else {
+            return false;
+        };
+        // One request waits at a time, and nothing behind it is read, so what it passed as is of no matter.
+        throttle.is_limited()
+            && !self.line.get_or_insert_with(|| Rc::new(throttle.line())).admit(0, cost, self.received)
+    }
+
+    /// Where a request waits for the limits of the volume.
+    pub(crate) fn line(&self) -> Option<Rc<Line>> {
+        self.line.clone()
+    }
+
+    /// The limits let the request through that waited for them.
+    pub(crate) fn pass_limits(&mut self) {
+        if let Stage::Limited(request, operation) = self.stage {
+            self.stage = Stage::Request;
+            self.let_in(request, operation);
+        }
+    }
+
+    /// Begins a request, or has it wait for room.
+    fn let_in(&mut self, request: Request, operation: Operation) {
+        if self.has_room(operation) {
+            self.begin(&request, operation);
+        } else {
+            self.stage = Stage::Waiting(request, operation);
+        }
     }
 
     fn begin(&mut self, request: &Request, operation: Operation) {

@@ -270,6 +270,20 @@ impl Command {
         )
     }
 
+    /// Whether it is one of those that limits of a unit's requests count: what reads or changes the medium, but not what
+    /// asks about the unit or has it harden what it took.
+    pub fn counts_towards_limits(&self) -> bool {
+        self.writes()
+            || matches!(
+                self,
+                Command::Read(_)
+                    | Command::Verify(..)
+                    | Command::PreFetch(_)
+                    | Command::ExtendedCopy { .. }
+                    | Command::PopulateToken { .. }
+            )
+    }
+
     /// What it asks of a unit that is reserved (SPC-4 table 66, SBC-3 table 13).
     pub fn needs(&self) -> Needs {
         match self {

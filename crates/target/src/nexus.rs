@@ -7,6 +7,7 @@ use crate::{
     unit::Shown,
 };
 use parking_lot::Mutex;
+use quoin_qos::{Cost, Throttle};
 use quoin_scsi::{
     Command, Geometry, ModeSelect, Needs, Port, Reply, Sense, Status, Transfer, execute, mode_select,
     no_unit_inquiry, report_luns, target_port_groups,
@@ -278,6 +279,21 @@ impl<D: BlockDevice> Request<D> {
     /// What the command moves.
     pub fn transfer(&self) -> Transfer {
         self.transfer
+    }
+
+    /// The limits of the unit that the command has to keep to, and what it takes of them; `None` if it takes nothing. What it
+    /// moves between host and unit counts, so a command that has the array write or copy by itself counts as one request.
+    pub fn limits(&self) -> Option<(&Arc<Throttle>, Cost)> {
+        if !self.command.counts_towards_limits() {
+            return None;
+        }
+        let bytes = self.transfer.in_bytes.max(self.transfer.out_bytes);
+        Some((self.unit.device.throttle()?, Cost::of_bytes(bytes)))
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> Uuid {
+        self.unit.device.uuid()
     }
 
     /// Runs the command with the data the initiator sent; it takes up to `in_limit_bytes`.

@@ -2,6 +2,7 @@
 
 use crate::{Instruments, Thresholds};
 use quoin_base::{ByteRange, Extent};
+use quoin_qos::Throttle;
 use quoin_world::{Buf, Slice};
 use std::{future::Future, sync::Arc};
 use thiserror::Error;
@@ -37,6 +38,10 @@ pub trait BlockDevice: Send + Sync + 'static {
     }
     /// Where a front end that serves it counts the requests of hosts; `None` if they are not counted.
     fn instruments(&self) -> Option<&Instruments> {
+        None
+    }
+    /// The limits of what hosts may ask of it; `None` if it can have none. Front ends ask them before they take a request on.
+    fn throttle(&self) -> Option<&Arc<Throttle>> {
         None
     }
     /// How much of its space is reserved for it.

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use quoin_base::{ByteRange, Compression, Extent, SECTOR_BYTES, VolumeId};
 use quoin_drive::DriveError;
 use quoin_pool::{Pool, PoolError, VolumeStats};
+use quoin_qos::Throttle;
 use quoin_world::{AsyncMutex, Buf, Gate, GatePass, Slice};
 use std::{
     fmt,
@@ -41,6 +42,7 @@ pub struct Volume {
     stopped: AtomicBool,
     deleted: AtomicBool,
     instruments: Instruments,
+    throttle: Arc<Throttle>,
     /// Held while its tail is emptied, so that it does not grow meanwhile.
     pub(crate) trimming: Arc<AsyncMutex>,
     /// How often it was shrunk. Changed by the one whose turn it is to change volumes.
@@ -73,6 +75,7 @@ impl Volume {
             stopped: AtomicBool::new(false),
             deleted: AtomicBool::new(false),
             instruments: Instruments::default(),
+            throttle: Arc::default(),
             trimming: Arc::new(AsyncMutex::new()),
             shrinks: AtomicU64::new(0),
             contents: AtomicU64::new(0),
@@ -343,6 +346,10 @@ impl BlockDevice for Volume {
 
     fn instruments(&self) -> Option<&Instruments> {
         Some(&self.instruments)
+    }
+
+    fn throttle(&self) -> Option<&Arc<Throttle>> {
+        Some(&self.throttle)
     }
 
     fn provisioning(&self) -> Provisioning {

@@ -8,6 +8,7 @@ mod content;
 
 use content::Content;
 use quoin_base::{ByteRange, Extent};
+use quoin_qos::{Limits, Throttle};
 use quoin_volume::{BlockDevice, DeviceError, Instruments, Provisioning, Thresholds};
 use quoin_world::{Buf, Event, Mutex, Slice};
 use std::{
@@ -45,6 +46,7 @@ pub struct RamDevice {
     released: Event,
     unmapped: Mutex<Vec<ByteRange>>,
     reservations: Mutex<Option<Vec<u8>>>,
+    throttle: Arc<Throttle>,
 }
 
 /// How it is made.
@@ -69,7 +71,15 @@ impl RamDevice {
             released: Event::new(),
             unmapped: Mutex::default(),
             reservations: Mutex::default(),
+            throttle: Arc::default(),
         }
+    }
+
+    /// With these limits of what hosts may ask of it.
+    #[must_use]
+    pub fn limited(self, limits: Limits) -> Self {
+        self.throttle.configure(&[limits], None);
+        self
     }
 
     /// With this identity.
@@ -258,6 +268,10 @@ impl BlockDevice for RamDevice {
 
     fn instruments(&self) -> Option<&Instruments> {
         Some(&self.instruments)
+    }
+
+    fn throttle(&self) -> Option<&Arc<Throttle>> {
+        Some(&self.throttle)
     }
 
     fn provisioning(&self) -> Provisioning {

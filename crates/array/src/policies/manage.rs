@@ -8,6 +8,7 @@ use crate::{
     events::Told,
     origin::is_snapshot,
     progress::Progress,
+    qos::Limited,
     record::{POLICY_OBJECT, decode},
 };
 use quoin_api::{
@@ -194,8 +195,10 @@ impl Array {
             .without("reservation", record.reservation().to_string())
             .without("compression", record.compression().to_string())
             .without("deduplication", record.deduplication().to_string());
-        self.commit_told(&turn, Transaction::new().delete(POLICY_OBJECT, name), own).await?;
+        let tx = self.without_limits(Transaction::new(), &Limited::Policy(name.to_owned()));
+        self.commit_told(&turn, tx.delete(POLICY_OBJECT, name), own).await?;
         self.policies().by_name.remove(name);
+        self.forget_limits();
         Ok(())
     }
 
@@ -274,6 +277,12 @@ impl Array {
         for (id, left) in left {
             policies.converting.entry(id).or_insert_with(|| Progress::of(left)).look(now, left);
         }
+    }
+
+    /// The name of a policy, if it exists.
+    pub(crate) fn policy_named(&self, name: &str) -> Option<String> {
+        let exists = name == DEFAULT_POLICY || self.policies().by_name.contains_key(name);
+        exists.then(|| name.to_owned())
     }
 
     fn policy(&self, name: &str) -> Result<PolicyRecord, PolicyError> {

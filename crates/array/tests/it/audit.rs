@@ -2,7 +2,7 @@
 
 use crate::lab::{Lab, create};
 use quoin_api::{Actor, CopyState, Event, EventKind, FieldChange, VolumeCreate};
-use quoin_array::{Array, ArrayError, EventSelection, JobError, ReserveOf, acting};
+use quoin_array::{Array, ArrayError, EventSelection, JobError, QosOf, ReserveOf, acting};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::{
@@ -210,6 +210,10 @@ async fn settings(audit: &Audit<'_>) {
     audit.change("set_reserve", array.set_reserve(&ReserveOf::Pool, reserve)).await;
     let event = audit.change("set_reserve", array.set_reserve(&ReserveOf::Pool, None)).await;
     assert_eq!(field(&event, "percent"), (json!(90), Value::Null));
+    let (default, limit) = (QosOf::Policy("default".to_owned()), Some(of(json!({ "iops": 500 }))));
+    audit.change("set_qos", array.set_qos(&default, limit)).await;
+    let event = audit.change("set_qos", array.set_qos(&default, None)).await;
+    assert_eq!(field(&event, "iops"), (json!(500), Value::Null));
     let event = audit.change("set_recycle_bin", array.set_recycle_bin(of(json!({ "keep_s": 60 })))).await;
     assert_eq!(field(&event, "keep_s"), (json!(86_400), json!(60)));
 }

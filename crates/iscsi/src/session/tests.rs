@@ -9,17 +9,40 @@ use crate::{
 };
 use futures_util::FutureExt;
 use proptest::prelude::*;
+use quoin_qos::{Limits, Rate};
 use quoin_ram_device::RamDevice;
-use quoin_target::{Access, Lun, NexusName, RuntimeClock, SessionMemory, Target};
+use quoin_target::{Access, Clock, Lun, NexusName, SessionMemory, Target};
 use quoin_world::{Buf, one_shot};
 use std::{
     collections::BTreeMap,
     future::Future,
+    num::NonZeroU64,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 use uuid::Uuid;
+
+/// A clock that goes on whenever it is looked at.
+#[derive(Default)]
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Nanos {
+        Nanos(self.0.fetch_add(1_000_000, Ordering::Relaxed))
+    }
+
+    fn sleep(&self, _: Duration) -> quoin_world::Task {
+        let mut slept = false;
+        Box::pin(std::future::poll_fn(move |_| {
+            if std::mem::replace(&mut slept, true) { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+}
 
 /// Data as it may come: among other bytes, or in a buffer of its own.
 fn payload(len: u32) -> Payload<'static> {
@@ -131,10 +154,16 @@ fn wire(lun: u8) -> [u8; 8] {
 
 impl Rig {
     fn new(immediate_data: bool, initial_r2t: bool, memory_bytes: u64) -> Self {
+        Self::limited(immediate_data, initial_r2t, memory_bytes, Limits::default())
+    }
+
+    /// With limits of the second unit.
+    fn limited(immediate_data: bool, initial_r2t: bool, memory_bytes: u64, limits: Limits) -> Self {
         let target = Target::new("iqn.2026-11.test:t");
         target.set_host("h", &[INITIATOR.to_string()], None).unwrap();
         for lun in 0..2 {
-            let device = Arc::new(device(1 + u128::from(lun)));
+            let device = device(1 + u128::from(lun));
+            let device = Arc::new(if lun == 1 { device.limited(limits) } else { device });
             target.map("h", Lun::new(lun).unwrap(), device, Access::ReadWrite).unwrap();
         }
         let name = NexusName { initiator: INITIATOR.into(), isid: [0; 6], group: 1 };
@@ -306,7 +335,7 @@ impl Rig {
         for work in started {
             if let Some(task) = match &work {
                 Work::Command { itt, .. } => self.session.tasks.get(*itt),
-                Work::Abort { .. } | Work::Respond { .. } => None,
+                Work::Abort { .. } | Work::Respond { .. } | Work::Throttle { .. } => None,
             } {
                 let head = task.head;
                 let is_older = |other: &&Task<RamDevice>| {
@@ -324,7 +353,7 @@ impl Rig {
                     TaskAttribute::HeadOfQueue | TaskAttribute::Aca => {}
                 }
             }
-            self.running.push(Box::pin(async move { perform(work, &RuntimeClock::default()).await }));
+            self.running.push(Box::pin(async move { perform(work, &Ticking::default()).await }));
         }
         let held = self
             .session
@@ -412,6 +441,36 @@ fn a_reset_elsewhere_is_told_when_what_it_ended_has() {
     assert_eq!(rig.session.tasks.len(), 0);
 }
 
+/// What waits for a limit asks for nothing, and leaves the session to others.
+#[test]
+fn a_limited_unit_leaves_window_and_memory_to_others() {
+    let rate = NonZeroU64::new(1000).map(|per_s| Rate { per_s, burst: Duration::ZERO });
+    let mut rig = Rig::limited(true, true, 1 << 30, Limits { ios: rate, bytes: None });
+    // What is new about the units is told first.
+    rig.command(0, 0, 0, 0, false, 0, false);
+    rig.command(1, 0, 0, 0, false, 0, false);
+    rig.begin();
+    for _ in 0..250 {
+        rig.command(1, 0, 2, 64, false, 32 << 10, false);
+    }
+    rig.begin();
+    rig.take();
+    let (limited, bytes) = rig.session.tasks.limited();
+    assert!((100..=128).contains(&limited) && bytes <= 4 << 20, "{limited}, {bytes}");
+    // One was let in at once; those that did not fit were answered; one future waits for all.
+    assert_eq!((rig.r2ts.len(), rig.running.len()), (0, 2));
+    assert_eq!(rig.answered.len(), 2 + 250 - 1 - limited);
+    // The other unit writes as ever, while these wait.
+    rig.command(0, 0, 2, 64, false, 32 << 10, false);
+    rig.begin();
+    assert_eq!(rig.running.len(), 3);
+    // A reset takes those back that wait.
+    rig.manage(5, 1, 0);
+    assert_eq!(rig.session.tasks.limited(), (0, 0));
+    rig.finish();
+    assert_eq!((rig.session.tasks.len(), rig.session.tasks.figures()), (0, (0, 0, 0, 0, 0)));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
@@ -421,14 +480,19 @@ proptest! {
         immediate_data: bool,
         initial_r2t: bool,
         is_scarce: bool,
+        limit in prop::option::of(100..100_000_u64),
     ) {
-        let mut rig = Rig::new(immediate_data, initial_r2t, if is_scarce { 2 << 20 } else { 1 << 30 });
+        let rate = limit.and_then(NonZeroU64::new).map(|per_s| Rate { per_s, burst: Duration::from_millis(1) });
+        let limits = Limits { ios: rate, bytes: None };
+        let memory_bytes = if is_scarce { 2 << 20 } else { 1 << 30 };
+        let mut rig = Rig::limited(immediate_data, initial_r2t, memory_bytes, limits);
         acts.iter().for_each(|act| rig.act(act));
         rig.finish();
         let session = &rig.session;
         let tasks: Vec<_> = session.tasks.iter().map(|(_, task)| task).map(|task| task.head).collect();
         prop_assert!(tasks.is_empty(), "{tasks:?}");
         prop_assert_eq!(session.tasks.figures(), (0, 0, 0, 0, 0));
+        prop_assert_eq!(session.tasks.limited(), (0, 0));
         prop_assert_eq!((session.numbers.in_window(), session.aborts), (0, 0));
         prop_assert!(rig.answered.values().all(|times| *times == 1));
         let managed = acts.iter().any(|act| matches!(act, Act::Manage { .. }));

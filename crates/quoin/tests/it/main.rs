@@ -23,6 +23,7 @@ mod nbd_client;
 mod organised;
 mod parts;
 mod policies;
+mod qos;
 mod recycle_bin;
 mod requests;
 mod reservations;

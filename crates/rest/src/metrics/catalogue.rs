@@ -247,6 +247,17 @@ static VOLUME: Table<VolumeFigures> = Table {
             "Space allocated to the volume, including space that it shares with other volumes.",
             |v| v.mapped_bytes.map(|bytes| bytes as f64),
         ),
+        Row::level("quoin_volume_throttle_waiting", "Requests that wait for limits now.", |v| {
+            v.throttled.waiting
+        }),
+        Row::count(
+            "quoin_volume_throttled_total",
+            "Requests that waited for limits of IOPS or bandwidth.",
+            |v| v.throttled.requests,
+        ),
+        Row::counter("quoin_volume_throttled_seconds_total", "How long they waited, all together.", |v| {
+            Some(v.throttled.waited.as_secs_f64())
+        }),
     ],
 };
 

@@ -10,6 +10,7 @@ mod job;
 mod mapping;
 mod policy;
 mod pool;
+mod qos;
 mod rebuild;
 mod recycle_bin;
 mod reserve;
@@ -58,6 +59,10 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(copy::create))
         .routes(routes!(copy::list))
         .routes(routes!(copy::show, copy::cancel))
+        .routes(routes!(qos::list))
+        .routes(routes!(qos::show_volume, qos::set_volume, qos::delete_volume))
+        .routes(routes!(qos::show_group, qos::set_group, qos::delete_group))
+        .routes(routes!(qos::show_policy, qos::set_policy, qos::delete_policy))
         .routes(routes!(reserve::list))
         .routes(routes!(reserve::show, reserve::set, reserve::delete))
         .routes(routes!(reserve::preview))

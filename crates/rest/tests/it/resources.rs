@@ -339,6 +339,44 @@ fn snapshot_reserves_are_of_the_pool_of_volumes_and_of_groups() {
     assert_eq!(lab.get("/api/v1/volumes/v1").body["offline"], Value::Null);
 }
 
+#[test]
+fn limits_are_of_volumes_of_groups_and_of_policies() {
+    let lab = Lab::new();
+    assert_eq!(lab.post(VOLUMES, &volume("v1")).status, 201);
+    assert_eq!(lab.post("/api/v1/groups", &json!({ "name": "g1", "volumes": ["v1"] })).status, 201);
+    let limit = json!({ "iops": 500, "bytes_per_s": 8 << 20 });
+    for path in ["volumes/v1/qos", "groups/g1/qos", "policies/default/qos"] {
+        let path = format!("/api/v1/{path}");
+        assert_eq!(lab.get(&path).body["iops"], Value::Null);
+        let set = send(&lab, "PUT", &path, &limit, &[]);
+        assert_eq!((set.status, &set.body["iops"], &set.body["burst_ms"]), (200, &json!(500), &json!(100)));
+        // In place of what there was.
+        let set = send(&lab, "PUT", &path, &json!({ "iops": 600, "burst_ms": 0 }), &[]);
+        assert_eq!((&set.body["iops"], &set.body["bytes_per_s"]), (&json!(600), &Value::Null));
+    }
+    let of = |answer: Answer| {
+        let scope = |qos: &Value| qos["scope"].as_str().unwrap().to_owned();
+        answer.body.as_array().unwrap().iter().map(scope).collect::<Vec<_>>()
+    };
+    assert_eq!(of(lab.get("/api/v1/qos")), ["volume", "group", "policy"]);
+    assert_eq!(of(lab.get("/api/v1/qos?scope=group")), ["group"]);
+    assert_eq!(lab.get("/api/v1/volumes/v1/qos").body["others"], json!(["group g1", "policy default"]));
+    for wrong in [
+        json!({}),
+        json!({ "iops": 0 }),
+        json!({ "bytes_per_s": 1 }),
+        json!({ "iops": 50, "burst_ms": 3_600_001 }),
+    ] {
+        is_problem(&send(&lab, "PUT", "/api/v1/volumes/v1/qos", &wrong, &[]), 422, "invalid");
+    }
+    is_problem(&send(&lab, "PUT", "/api/v1/volumes/v9/qos", &limit, &[]), 404, "not-found");
+    is_problem(&lab.get("/api/v1/policies/none/qos"), 404, "not-found");
+    for path in ["volumes/v1", "groups/g1", "policies/default"] {
+        assert_eq!(lab.delete(&format!("/api/v1/{path}/qos")).status, 200);
+    }
+    assert_eq!(lab.get("/api/v1/qos").body, json!([]));
+}
+
 /// Clients have signed integers of 64 bits: the document says so, and a larger one is no mistake that goes through.
 #[test]
 fn integers_above_the_signed_range_are_refused() {
