@@ -20,7 +20,7 @@ use crate::{
     host_access::HostAccess,
     lifecycle::Lifecycle,
     policies::Policies,
-    qos::Qos,
+    qos_record::Qos,
     rebuild::Rebuilds,
     reductions::Reductions,
     reserve_watch::Reserves,

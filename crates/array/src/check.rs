@@ -8,7 +8,7 @@ use crate::{
     history::history_problem,
     policies::policy_problem,
     pool_settings::pool_settings_problem,
-    qos::{Limited, QosRecord},
+    qos_record::{Limited, QosRecord},
     rebuild::rebuild_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HISTORY_OBJECT, HOST_OBJECT, HostRecord,

@@ -4,7 +4,7 @@ use crate::{
     Array, ArrayError, ForkError,
     events::Told,
     origin::{snapshot_spec, suffixed},
-    qos::Limited,
+    qos_record::Limited,
     reserve_watch::Scope,
     words::shortened,
 };

@@ -66,6 +66,7 @@ mod pool_settings;
 mod progress;
 mod qos;
 mod qos_error;
+mod qos_record;
 mod rebuild;
 mod record;
 mod recycle_bin;
@@ -127,8 +128,8 @@ pub use initiator::is_target_name;
 pub use job_error::JobError;
 pub use mapping_error::MappingError;
 pub use policy_error::PolicyError;
-pub use qos::QosOf;
 pub use qos_error::QosError;
+pub use qos_record::QosOf;
 pub use quoin_api::DriveLocation;
 pub use quoin_volume::immutable_snapshots;
 pub use record::{

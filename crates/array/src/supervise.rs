@@ -8,7 +8,7 @@ use crate::{
     export_list::read_exports,
     history::History,
     not_opened::{NOT_REOPENED, NotOpened},
-    qos::Qos,
+    qos_record::Qos,
     reserve_watch::Reserves,
     schedule_list::read_schedules,
     space::Found,

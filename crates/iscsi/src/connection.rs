@@ -89,6 +89,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         // session may wait for that session.
         let notices = session.nexus.as_ref().map(|nexus| nexus.notices());
         session.give_up_limited();
+        session.nexus.iter().for_each(|nexus| nexus.let_go());
         running.extend(session.started.drain(..).map(perform));
         loop {
             tokio::select! {

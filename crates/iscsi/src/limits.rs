@@ -65,18 +65,18 @@ impl<D: BlockDevice> Session<D> {
 
     fn gate(&mut self, head: &Head, request: &Request<D>, early_bytes: u64) -> Gate {
         let Some((throttle, cost)) = request.limits() else { return Gate::Open };
-        if !throttle.is_limited() && self.lines.0.is_empty() {
+        if !throttle.is_limited() && self.lines().0.is_empty() {
             return Gate::Open;
         }
         let (volume, now) = (request.volume(), self.now());
-        let waits = self.lines.0.get(&volume).is_some_and(|waiting| waiting.commands > 0);
+        let waits = self.lines().0.get(&volume).is_some_and(|waiting| waiting.commands > 0);
         if !throttle.is_limited() && !waits {
-            self.lines.0.remove(&volume);
+            self.lines().0.remove(&volume);
             return Gate::Open;
         }
         let (limited, limited_bytes) = self.tasks.limited();
         let new = || Waiting { line: Rc::new(throttle.line()), commands: 0, is_awaited: false };
-        let waiting = self.lines.0.entry(volume).or_insert_with(new);
+        let waiting = self.lines().0.entry(volume).or_insert_with(new);
         match waiting.line.crowd(now) {
             Some(Crowd::Own) => return Gate::Refuse(Status::TaskSetFull),
             Some(Crowd::Others) => return Gate::Refuse(Status::Busy),
@@ -96,16 +96,17 @@ impl<D: BlockDevice> Session<D> {
 
     /// Has someone wait for a line in which commands wait.
     fn await_limits(&mut self, volume: Uuid) {
-        let Some(waiting) = self.lines.0.get_mut(&volume) else { return };
-        if waiting.commands > 0 && !waiting.is_awaited {
+        let waiting = self.lines().0.get_mut(&volume);
+        if let Some(waiting) = waiting.filter(|waiting| waiting.commands > 0 && !waiting.is_awaited) {
             waiting.is_awaited = true;
-            self.started.push(Work::Throttle { volume, line: waiting.line.clone() });
+            let line = waiting.line.clone();
+            self.started.push(Work::Throttle { volume, line });
         }
     }
 
     /// Limits let these through. NOTE: the caller pumps.
     pub(crate) fn limits_passed(&mut self, volume: Uuid, itts: Vec<u32>) {
-        if let Some(waiting) = self.lines.0.get_mut(&volume) {
+        if let Some(waiting) = self.lines().0.get_mut(&volume) {
             waiting.is_awaited = false;
             waiting.commands -= itts.len();
         }
@@ -121,7 +122,7 @@ impl<D: BlockDevice> Session<D> {
 
     /// Takes a command out of the line of a volume.
     pub(crate) fn withdraw(&mut self, itt: u32, limited_by: Option<Uuid>) {
-        let Some(waiting) = limited_by.and_then(|volume| self.lines.0.get_mut(&volume)) else { return };
+        let Some(waiting) = limited_by.and_then(|volume| self.lines().0.get_mut(&volume)) else { return };
         if waiting.line.withdraw(itt.into()) {
             waiting.commands -= 1;
         }

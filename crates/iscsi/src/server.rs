@@ -117,6 +117,8 @@ impl<D: BlockDevice> fmt::Debug for Accepted<D> {
 impl<D: BlockDevice> IscsiServer<D> {
     /// A server for `target`.
     pub fn new(target: Arc<Target<D>>, options: Options) -> Arc<Self> {
+        // Requests run in the connections' `LocalSet`, and so does what goes on without them.
+        target.carry_on_with(|work| drop(tokio::task::spawn_local(work)));
         Arc::new(Self {
             target,
             tsihs: TsihTable::default(),

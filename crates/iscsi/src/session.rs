@@ -74,7 +74,7 @@ pub(crate) struct Session<D: BlockDevice> {
     pub(crate) tasks: TaskSet<D>,
     pub(crate) numbers: SequenceNumbers,
     /// Where its commands wait for limits of volumes.
-    pub(crate) lines: Lines,
+    lines: Lines,
     /// Of the memory of all sessions.
     share: SessionShare,
     backlog: Backlog,
@@ -160,6 +160,11 @@ impl<D: BlockDevice> Session<D> {
 
     pub(crate) fn end_with(&mut self, end: End) {
         self.end.get_or_insert(end);
+    }
+
+    /// Where its commands wait for limits of volumes.
+    pub(crate) fn lines(&mut self) -> &mut Lines {
+        &mut self.lines
     }
 
     /// What SendTargets answers.

@@ -5,6 +5,7 @@ use crate::{
     extended_copy::CopyResults,
     opcode::{self, Form, service_action},
     persistent_reserve::{ReserveAction, ReserveIn, ReserveOut},
+    sanitize::Sanitize,
     sense::Sense,
 };
 
@@ -27,6 +28,8 @@ mod bit {
     pub(super) const SELFTEST: u8 = 0x04;
     /// LOG SENSE: PPC and SP.
     pub(super) const PPC_SP: u8 = 0x03;
+    /// START STOP UNIT, byte 4.
+    pub(super) const LOEJ: u8 = 0x02;
     /// READ CAPACITY (10), byte 8.
     pub(super) const PMI: u8 = 0x01;
     /// WRITE SAME. PBDATA and LBDATA are obsolete.
@@ -159,6 +162,10 @@ impl Cdb {
             opcode::SYNCHRONIZE_CACHE_10 | opcode::SYNCHRONIZE_CACHE_16 => {
                 Command::SynchronizeCache(self.extent())
             }
+            // Nothing can be ejected. A medium that is there counts as loaded.
+            opcode::START_STOP_UNIT if self.u8(4) & (START_POWER | bit::LOEJ) == bit::LOEJ => {
+                return Err(Sense::INVALID_FIELD_IN_CDB);
+            }
             opcode::START_STOP_UNIT => Command::StartStopUnit { starts: self.u8(4) & START_POWER == START },
             // LBA and PMI are obsolete, but LBA without PMI has always been an error.
             opcode::READ_CAPACITY_10 if !self.has(8, bit::PMI) && self.u32(2) != 0 => {
@@ -215,6 +222,7 @@ impl Cdb {
                 let parameter_bytes = self.u16(7).into();
                 Command::Unmap { anchor: self.has(1, bit::UNMAP_ANCHOR), parameter_bytes }
             }
+            opcode::SANITIZE => Command::Sanitize(Sanitize::parse(&self.bytes)?),
             _ => return Ok(None),
         };
         Ok(Some(command))

@@ -3,6 +3,7 @@
 use crate::{
     extended_copy::CopyResults,
     persistent_reserve::{ReserveIn, ReserveOut},
+    sanitize::{Sanitize, SanitizeAction},
 };
 
 /// `blocks` logical blocks from `lba` on.
@@ -186,6 +187,8 @@ pub enum Command {
         /// PARAMETER LIST LENGTH.
         parameter_bytes: u32,
     },
+    /// SANITIZE.
+    Sanitize(Sanitize),
     /// RESERVE (SPC-2).
     Reserve,
     /// RELEASE (SPC-2).
@@ -267,6 +270,10 @@ impl Command {
                 | Command::WriteSame { .. }
                 | Command::Unmap { .. }
                 | Command::WriteUsingToken { .. }
+                | Command::Sanitize(Sanitize {
+                    action: SanitizeAction::Overwrite | SanitizeAction::BlockErase,
+                    ..
+                })
         )
     }
 
@@ -317,6 +324,7 @@ impl Command {
             | Command::WriteAndVerify(..)
             | Command::WriteSame { .. }
             | Command::Unmap { .. }
+            | Command::Sanitize(_)
             | Command::SynchronizeCache(_)
             | Command::ModeSelect(_)
             | Command::ExtendedCopy { .. }

@@ -4,7 +4,8 @@ use crate::{
     command::{Bytchk, Command, Extent},
     data_out::{concat, total, truncate},
     geometry::Geometry,
-    inquiry, limits, log, mode, modify, provision,
+    inquiry::{self, no_defects},
+    limits, log, mode, modify, provision,
     reply::Reply,
     report_opcodes,
     sense::Sense,
@@ -19,7 +20,7 @@ use quoin_world::Slice;
 /// `data` is what the initiator sent, at most `out_bytes`, in slices cut at multiples of 512 bytes;
 /// `in_limit_bytes` is what it is willing to take. REPORT LUNS, REQUEST SENSE and MODE SELECT are the target's to
 /// answer: here they see this unit as number 0, without a sense, and change nothing. Commands about reservations, target
-/// ports and copies fail here.
+/// ports and copies, and SANITIZE, fail here.
 pub async fn execute<D: BlockDevice>(
     command: Command,
     device: &D,
@@ -74,9 +75,7 @@ fn tell<D: BlockDevice>(
             let has_thresholds = device.thresholds().is_some();
             (inquiry::inquiry(page, device.uuid(), geometry, has_thresholds, unit.port)?, allocation)
         }
-        Command::ReadDefectData { long, format, allocation } => {
-            (inquiry::no_defects(long, format), allocation)
-        }
+        Command::ReadDefectData { long, format, allocation } => (no_defects(long, format), allocation),
         Command::ReadCapacity10 => (inquiry::read_capacity_10(geometry), limits::READ_CAPACITY_10_BYTES),
         Command::ReadCapacity16 { allocation } => (inquiry::read_capacity_16(geometry), allocation),
         Command::ReportTaskManagement { extended, allocation } => {
@@ -105,6 +104,7 @@ fn tell<D: BlockDevice>(
         | Command::PopulateToken { .. }
         | Command::WriteUsingToken { .. }
         | Command::ReceiveRodTokenInformation { .. }
+        | Command::Sanitize(_)
         | Command::ReportTargetPortGroups { .. }
         | Command::Read(_)
         | Command::Write(_)

@@ -88,9 +88,10 @@ pub(crate) fn inquiry(
         page::THIRD_PARTY_COPY => extended_copy::third_party_copy_page(geometry.block_bytes),
         page::BLOCK_LIMITS => block_limits(geometry),
         page::BLOCK_DEVICE_CHARACTERISTICS => {
-            // MEDIUM ROTATION RATE 0001h: it does not rotate.
+            // MEDIUM ROTATION RATE 0001h: it does not rotate. WABEREQ 01b: after a SANITIZE that
+            // erased it, it can be read.
             let mut body = vec![0; 60];
-            body[1] = 1;
+            (body[1], body[3]) = (1, 0x40);
             body
         }
         page::LOGICAL_BLOCK_PROVISIONING => provisioning(geometry, has_thresholds),

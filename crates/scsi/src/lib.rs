@@ -27,6 +27,7 @@ mod provision;
 mod reply;
 mod report_opcodes;
 mod rod_token;
+mod sanitize;
 mod sense;
 mod target_ports;
 mod transfer;
@@ -48,6 +49,7 @@ pub use reply::Reply;
 pub use rod_token::{
     PopulateToken, TOKEN_BYTES, TOKEN_MAX_BYTES, Token, TokenOutcome, WriteUsingToken, rod_token_information,
 };
+pub use sanitize::{Overwrite, Sanitize, SanitizeAction};
 pub use sense::{Sense, SenseKey, Status};
 pub use target_ports::target_port_groups;
 pub use transfer::Transfer;

@@ -22,6 +22,7 @@ pub(crate) const SYNCHRONIZE_CACHE_10: u8 = 0x35;
 pub(crate) const READ_DEFECT_DATA_10: u8 = 0x37;
 pub(crate) const WRITE_SAME_10: u8 = 0x41;
 pub(crate) const UNMAP: u8 = 0x42;
+pub(crate) const SANITIZE: u8 = 0x48;
 pub(crate) const LOG_SENSE: u8 = 0x4D;
 pub(crate) const MODE_SELECT_10: u8 = 0x55;
 pub(crate) const RESERVE_10: u8 = 0x56;
@@ -50,10 +51,14 @@ pub(crate) const WRITE_AND_VERIFY_12: u8 = 0xAE;
 pub(crate) const VERIFY_12: u8 = 0xAF;
 pub(crate) const READ_DEFECT_DATA_12: u8 = 0xB7;
 
-/// Service actions of SERVICE ACTION IN (16), MAINTENANCE IN, and THIRD-PARTY COPY OUT and IN.
+/// Service actions of SERVICE ACTION IN (16), MAINTENANCE IN, THIRD-PARTY COPY OUT and IN, and
+/// SANITIZE.
 pub(crate) mod service_action {
     pub(crate) const READ_CAPACITY_16: u8 = 0x10;
     pub(crate) const GET_LBA_STATUS: u8 = 0x12;
+    pub(crate) const OVERWRITE: u8 = 0x01;
+    pub(crate) const BLOCK_ERASE: u8 = 0x02;
+    pub(crate) const EXIT_FAILURE_MODE: u8 = 0x1F;
     pub(crate) const EXTENDED_COPY: u8 = 0x00;
     pub(crate) const POPULATE_TOKEN: u8 = 0x10;
     pub(crate) const WRITE_USING_TOKEN: u8 = 0x11;

@@ -36,7 +36,8 @@ pub enum SenseKey {
 }
 
 /// Why a command failed: key, additional sense code and qualifier, and the INFORMATION field if there is
-/// something to put there (an LBA for medium errors, a byte offset for miscompares).
+/// something to put there (an LBA for medium errors, a byte offset for miscompares), or how far
+/// work has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sense {
     /// The class.
@@ -47,6 +48,8 @@ pub struct Sense {
     pub ascq: u8,
     /// INFORMATION.
     pub information: Option<u64>,
+    /// PROGRESS INDICATION, in parts of 65,536.
+    pub progress: Option<u16>,
 }
 
 macro_rules! senses {
@@ -54,7 +57,7 @@ macro_rules! senses {
         impl Sense {$(
             #[doc = concat!(stringify!($name), ", named as in SPC-4 annex F.")]
             pub const $name: Sense =
-                Sense { key: SenseKey::$key, asc: $asc, ascq: $ascq, information: None };
+                Sense { key: SenseKey::$key, asc: $asc, ascq: $ascq, information: None, progress: None };
         )*}
     };
 }
@@ -62,8 +65,10 @@ macro_rules! senses {
 senses! {
     NO_SENSE = NoSense, 0x00, 0x00;
     BECOMING_READY = NotReady, 0x04, 0x01;
+    SANITIZE_IN_PROGRESS = NotReady, 0x04, 0x1B;
     MANUAL_INTERVENTION_REQUIRED = NotReady, 0x04, 0x03;
     UNRECOVERED_READ_ERROR = MediumError, 0x11, 0x00;
+    SANITIZE_COMMAND_FAILED = MediumError, 0x31, 0x03;
     INTERNAL_TARGET_FAILURE = HardwareError, 0x44, 0x00;
     PARAMETER_LIST_LENGTH_ERROR = IllegalRequest, 0x1A, 0x00;
     INVALID_OPERATION_CODE = IllegalRequest, 0x20, 0x00;
@@ -115,11 +120,21 @@ const VALID: u8 = 0x80;
 /// Type and additional length of an information descriptor (SPC-4 §4.5.2.2), which is 12 bytes long.
 const INFORMATION: [u8; 2] = [0x00, 0x0A];
 const INFORMATION_BYTES: u8 = 12;
+/// The same of a sense key specific descriptor (§4.5.2.4), which is 8 bytes long.
+const KEY_SPECIFIC: [u8; 2] = [0x02, 0x06];
+const KEY_SPECIFIC_BYTES: u8 = 8;
+/// SKSV: the sense key specific field holds something.
+const SKSV: u8 = 0x80;
 
 impl Sense {
     /// The same with an INFORMATION field.
     pub fn with_information(self, information: u64) -> Self {
         Self { information: Some(information), ..self }
+    }
+
+    /// The same with a PROGRESS INDICATION.
+    pub fn with_progress(self, progress: u16) -> Self {
+        Self { progress: Some(progress), ..self }
     }
 
     /// What a host is told of a device's error. `block_bytes` is the volume's logical block.
@@ -150,6 +165,10 @@ impl Sense {
             bytes[0] |= VALID;
             bytes[3..7].copy_from_slice(&information.to_be_bytes());
         }
+        if let Some(progress) = self.progress {
+            bytes[15] = SKSV;
+            bytes[16..].copy_from_slice(&progress.to_be_bytes());
+        }
         bytes
     }
 
@@ -167,6 +186,11 @@ impl Sense {
             bytes.extend_from_slice(&[kind, len, VALID, 0]);
             bytes.extend_from_slice(&information.to_be_bytes());
         }
+        if let Some(progress) = self.progress {
+            let ([kind, len], [high, low]) = (KEY_SPECIFIC, progress.to_be_bytes());
+            bytes[7] += KEY_SPECIFIC_BYTES;
+            bytes.extend_from_slice(&[kind, len, 0, 0, SKSV, high, low, 0]);
+        }
         bytes
     }
 }
@@ -183,6 +207,15 @@ mod tests {
         assert_eq!(
             sense.descriptor(),
             [0x72, 3, 0x11, 0, 0, 0, 0, 12, 0, 10, 0x80, 0, 0, 0, 0, 0, 1, 2, 3, 4]
+        );
+        let sanitizing = Sense::SANITIZE_IN_PROGRESS.with_progress(0x1234);
+        assert_eq!(
+            sanitizing.fixed(),
+            [0x70, 0, 2, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x04, 0x1B, 0, 0x80, 0x12, 0x34]
+        );
+        assert_eq!(
+            sanitizing.descriptor(),
+            [0x72, 2, 0x04, 0x1B, 0, 0, 0, 8, 2, 6, 0, 0, 0x80, 0x12, 0x34, 0]
         );
     }
 

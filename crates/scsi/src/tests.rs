@@ -185,6 +185,7 @@ fn identification_is_as_published() {
     let name = b"iqn.2026-11.test:t,t,0x0001\0";
     assert!(identification.windows(name.len()).any(|window| window == name));
     assert_eq!(page(0xB2), [0, 0xB2, 0, 4, 0, 0xE4, 2, 0]);
+    assert_eq!(page(0xB1)[4..12], [0, 1, 0, 0x40, 0, 0, 0, 0], "WABEREQ");
     let limits = page(0xB0);
     assert_eq!((limits.len(), limits[4], &limits[28..32]), (64, 0, &[0, 0, 0, 16][..]));
     let standard = data_of(&run(&device, &[0x12, 0, 0, 0, 96, 0], &[], 96));

@@ -130,6 +130,10 @@ impl Command {
             }
             Command::Unmap { parameter_bytes, .. } => data_out(parameter_bytes.into()),
             Command::ModeSelect(request) => data_out(request.parameter_bytes.into()),
+            Command::Sanitize(request) => {
+                request.check(geometry.block_bytes)?;
+                data_out(request.parameter_bytes.into())
+            }
             _ => return Ok(None),
         }))
     }

@@ -71,11 +71,15 @@ impl<D: BlockDevice> Request<D> {
         };
         let (source, target) = seen(segment.source).zip(seen(segment.destination)).ok_or(UNREACHABLE)?;
         let nexus = &self.nexus.it_nexus;
-        if !source.state.lets(nexus, Needs::Read) {
+        if !source.state.lets(nexus, Needs::Read) || !source.state.sanitizing.is_idle() {
             return Err(UNREACHABLE);
         }
         // NOTE: inside until it is copied, so that a preempt waits for it.
         let _writing = target.state.enter(nexus).ok_or(UNREACHABLE)?;
+        // NOTE: looked at from inside: a SANITIZE waits for who is there.
+        if !target.state.sanitizing.is_idle() {
+            return Err(UNREACHABLE);
+        }
         if target.is_read_only() || target.state.modes.get().write_protect {
             return Err(Sense::WRITE_PROTECTED);
         }

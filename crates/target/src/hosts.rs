@@ -11,11 +11,11 @@ use crate::{
 use parking_lot::Mutex;
 use quoin_scsi::{Port, Sense};
 use quoin_volume::BlockDevice;
-use quoin_world::{Event, Nanos, OneShot, one_shot};
+use quoin_world::{Event, Nanos, OneShot, Task, one_shot};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -43,6 +43,7 @@ pub(crate) struct State<D> {
 pub struct Target<D: BlockDevice> {
     iqn: String,
     tokens: Tokens<D::Image>,
+    carry_on: OnceLock<Box<dyn Fn(Task) + Send + Sync>>,
     pub(crate) state: Mutex<State<D>>,
     /// Counts changes of hosts and mappings.
     version: AtomicU64,
@@ -116,6 +117,7 @@ impl<D: BlockDevice> Target<D> {
         Arc::new(Self {
             iqn: normal(iqn),
             tokens: Tokens::default(),
+            carry_on: OnceLock::new(),
             state: Mutex::new(State {
                 hosts: BTreeMap::new(),
                 sessions: BTreeMap::new(),
@@ -157,6 +159,27 @@ impl<D: BlockDevice> Target<D> {
     /// Tells the time, from time to time: tokens that were not used for too long are gone.
     pub fn tick(&self, now: Nanos) {
         self.tokens.tick(now);
+    }
+
+    /// Has it give `spawn` the work that goes on when its command is answered. It is given on the
+    /// thread that runs the command, and
+    /// is to run there. Who comes first counts.
+    pub fn carry_on_with(&self, spawn: impl Fn(Task) + Send + Sync + 'static) {
+        let _ = self.carry_on.set(Box::new(spawn));
+    }
+
+    /// Has work go on by itself.
+    ///
+    /// # Errors
+    /// Nobody does that here; the work comes back.
+    pub(crate) fn carry_on(&self, work: Task) -> Result<(), Task> {
+        match self.carry_on.get() {
+            Some(spawn) => {
+                spawn(work);
+                Ok(())
+            }
+            None => Err(work),
+        }
     }
 
     pub(crate) fn tokens(&self) -> &Tokens<D::Image> {

@@ -22,6 +22,8 @@ mod memory;
 mod nexus;
 mod reservations;
 mod reserve;
+mod sanitize;
+mod sanitizing;
 mod send_queue;
 mod token_copy;
 mod tokens;

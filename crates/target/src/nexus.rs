@@ -262,8 +262,8 @@ pub struct Request<D: BlockDevice> {
     pub(crate) nexus: Arc<Shared>,
     pub(crate) unit: Shown<D>,
     /// What the host knew of the unit when it was admitted.
-    contents: u64,
-    command: Command,
+    pub(crate) contents: u64,
+    pub(crate) command: Command,
     transfer: Transfer,
 }
 
@@ -299,10 +299,17 @@ impl<D: BlockDevice> Request<D> {
     /// Runs the command with the data the initiator sent; it takes up to `in_limit_bytes`.
     pub async fn run(&self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
         let state = &self.unit.state;
+        if let Command::Sanitize(request) = self.command {
+            return self.sanitize(request, &data).await;
+        }
         // NOTE: looked at again: since it was admitted its data was on the way. What writes counts as inside until it has ended.
         let (nexus, needs) = (&self.nexus.it_nexus, self.command.needs());
         let writing = if needs == Needs::Write { state.enter(nexus) } else { None };
         let is_let = if needs == Needs::Write { writing.is_some() } else { state.lets(nexus, needs) };
+        // NOTE: after it was counted: a SANITIZE waits for who was.
+        if let Some(sense) = state.sanitizing.refusal(Some(&self.command)) {
+            return Reply { descriptor_sense: state.modes.get().descriptor_sense, ..Reply::check(sense) };
+        }
         let reply = match self.command {
             _ if !is_let => Reply::conflict(),
             Command::ModeSelect(request) => self.select(&request, &data),
@@ -462,7 +469,9 @@ impl<D: BlockDevice> Nexus<D> {
         match command {
             Ok(Command::Inquiry { .. }) => {}
             Ok(Command::RequestSense { descriptor, allocation }) => {
-                let sense = unit.attentions.pop_front().unwrap_or(Sense::NO_SENSE);
+                let attention = unit.attentions.pop_front();
+                let sense =
+                    attention.or_else(|| unit.shown.state.sanitizing.sense()).unwrap_or(Sense::NO_SENSE);
                 return Ok(Admission::Done(Reply::request_sense(sense, descriptor, allocation)));
             }
             _ => {
@@ -470,6 +479,10 @@ impl<D: BlockDevice> Nexus<D> {
                     return Ok(unit.refuse(attention));
                 }
             }
+        }
+        // A unit that is being sanitized does little else.
+        if let Some(sense) = unit.shown.state.sanitizing.refusal(command.as_ref().ok()) {
+            return Ok(unit.refuse(sense));
         }
         // Range and length are checked before protection, so that a command that can never work is not told
         // of the latter.
@@ -531,6 +544,7 @@ impl<D: BlockDevice> Nexus<D> {
     pub fn unit_reset(&mut self, unit: Uuid, announce: bool) -> Vec<OneShot<()>> {
         for entry in self.units.values_mut().filter(|entry| entry.uuid() == unit) {
             entry.shown.state.modes.reset();
+            entry.shown.state.sanitizing.let_go(self.shared.id);
             if announce {
                 entry.shown.state.end_reserve(None);
             }
@@ -542,6 +556,12 @@ impl<D: BlockDevice> Nexus<D> {
 }
 
 impl<D: BlockDevice> Nexus<D> {
+    /// No command of this session is answered any more: none waits for a SANITIZE, which goes on
+    /// without it.
+    pub fn let_go(&self) {
+        self.units.values().for_each(|unit| unit.shown.state.sanitizing.let_go(self.shared.id));
+    }
+
     /// Establishes a unit attention in this session.
     pub fn attend(&mut self, unit: Uuid, sense: Sense) {
         self.units.values_mut().filter(|entry| entry.uuid() == unit).for_each(|entry| entry.attend(sense));

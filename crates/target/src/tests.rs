@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 mod copy;
 mod reserve;
+mod sanitize;
 
 const HOST: &str = "iqn.2026-11.test:h";
 const READY: [u8; 6] = [0; 6];

@@ -3,6 +3,7 @@
 use crate::{
     inside::{Entered, Inside},
     reservations::{ItNexus, Refusal, Reservations},
+    sanitizing::Sanitizing,
 };
 use parking_lot::Mutex;
 use quoin_scsi::{Modes, Needs};
@@ -78,6 +79,7 @@ impl SharedModes {
 /// What is known of a volume beside its device, one for all who see it.
 pub(crate) struct UnitState {
     pub(crate) modes: SharedModes,
+    pub(crate) sanitizing: Sanitizing,
     reservations: Mutex<Reservations>,
     /// As [`Reservations::is_open`] says: most requests look at nothing else.
     restricts: AtomicBool,
@@ -105,6 +107,7 @@ impl UnitState {
         };
         Self {
             modes: SharedModes::default(),
+            sanitizing: Sanitizing::default(),
             restricts: AtomicBool::new(!reservations.is_open()),
             reservations: Mutex::new(reservations),
             inside: Inside::default(),
@@ -160,7 +163,9 @@ impl UnitState {
 
     /// Whether it would be the same if it were made anew.
     pub(crate) fn is_plain(&self) -> bool {
-        self.modes.get() == Modes::default() && self.reservations.lock().is_empty()
+        self.modes.get() == Modes::default()
+            && self.sanitizing.is_idle()
+            && self.reservations.lock().is_empty()
     }
 }
 

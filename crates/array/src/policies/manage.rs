@@ -8,7 +8,7 @@ use crate::{
     events::Told,
     origin::is_snapshot,
     progress::Progress,
-    qos::Limited,
+    qos_record::Limited,
     record::{POLICY_OBJECT, decode},
 };
 use quoin_api::{

@@ -326,7 +326,9 @@ proptest! {
                     let session = &sessions[at];
                     let waiting: Vec<_> = session.waiting.lock().drain(..).collect();
                     if let Some(line) = &session.line {
-                        waiting.into_iter().for_each(|id| drop(line.withdraw(id)));
+                        for id in waiting {
+                            line.withdraw(id);
+                        }
                     }
                     rig.wait(Duration::ZERO);
                     sessions[at] = Model::new(&volumes[at % 2]);

@@ -14,6 +14,7 @@ use quoin_api::{Qos, QosScope, QosSet};
 use quoin_array::QosOf;
 use serde::Deserialize;
 use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 /// Which limits are listed.
 #[derive(Deserialize, IntoParams)]
@@ -22,6 +23,14 @@ use utoipa::IntoParams;
 pub(crate) struct Filters {
     /// Only those of volumes, only those of groups, or only those of policies.
     scope: Option<QosScope>,
+}
+
+pub(crate) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show_volume, set_volume, delete_volume))
+        .routes(routes!(show_group, set_group, delete_group))
+        .routes(routes!(show_policy, set_policy, delete_policy))
 }
 
 /// Limits of IOPS and bandwidth: of all volumes, groups and policies that have any

@@ -30,6 +30,13 @@ fn refusals() {
     assert_eq!(refused(&[0x28, 0x20, 0, 0, 0, 0, 0, 0, 1, 0]), Sense::INVALID_FIELD_IN_CDB);
     assert_eq!(refused(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 4]), Sense::INVALID_FIELD_IN_CDB);
     assert_eq!(refused(&[0x28, 0, 0, 0]), Sense::INVALID_FIELD_IN_CDB);
+    // A fixed disk: its medium can be neither ejected nor locked, and counts as loaded. A power
+    // condition goes first.
+    assert_eq!(refused(&[0x1B, 0, 0, 0, 2, 0]), Sense::INVALID_FIELD_IN_CDB);
+    for (flags, starts) in [(3, true), (1, true), (0, false), (0x12, false)] {
+        assert_eq!(Command::parse(&[0x1B, 0, 0, 0, flags, 0]), Ok(Command::StartStopUnit { starts }));
+    }
+    assert_eq!(refused(&[0x1E, 0, 0, 0, 1, 0]), Sense::INVALID_OPERATION_CODE);
     assert_eq!(refused(&[0x12, 0, 0x80, 0, 36, 0]), Sense::INVALID_FIELD_IN_CDB);
 }
 
