@@ -1,10 +1,11 @@
-//! Limits that volumes have together, and who waits for them.
+//! Limits that volumes have together, and the requests that wait for them.
 //!
 //! A volume without a group has a share of its own. So all that is decided together is under one lock, and volumes that have
 //! nothing to do with one another meet at none.
 //!
-//! Waiting is fair by start-time fair queueing: who was let through moves on by what it took, and who is furthest behind is
-//! next. One that comes back after a rest begins where the last one was let through, so that resting saves nothing up.
+//! Waiting is fair by start-time fair queueing: a volume moves on by what its requests took, and the volume that is furthest
+//! behind is next. A volume that comes back after a rest begins where the last one was let through, so that resting saves
+//! nothing up. Lines of one volume take turns in the same way.
 //!
 //! One of the waiting lines holds the timer. It lets through what is due, for all lines, and wakes their sessions.
 
@@ -220,7 +221,7 @@ impl State {
         self.waiting += ticket.cost;
         member.counters.began();
         queue.waiting.push_back(ticket);
-        // Who holds the timer may sleep past the moment at which this one is due.
+        // The line with the timer may sleep past the moment at which this request is due.
         self.release(now);
         if let (Some(timer), Some(due)) = (&self.timer, self.next_due())
             && due < timer.until
@@ -300,7 +301,7 @@ impl State {
         due.map(|due| due.max(self.meter.due()))
     }
 
-    /// Has who holds the timer look again, and someone if nobody does.
+    /// Has the line with the timer look again. If no line has it, one that waits takes it.
     fn stir(&mut self) {
         match &self.timer {
             Some(timer) => {

@@ -76,7 +76,7 @@ impl<D: BlockDevice> Request<D> {
         }
         // NOTE: inside until it is copied, so that a preempt waits for it.
         let _writing = target.state.enter(nexus).ok_or(UNREACHABLE)?;
-        // NOTE: looked at from inside: a SANITIZE waits for who is there.
+        // NOTE: after the copy was counted as inside: a SANITIZE waits for those that are.
         if !target.state.sanitizing.is_idle() {
             return Err(UNREACHABLE);
         }

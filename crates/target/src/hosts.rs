@@ -161,17 +161,16 @@ impl<D: BlockDevice> Target<D> {
         self.tokens.tick(now);
     }
 
-    /// Has it give `spawn` the work that goes on when its command is answered. It is given on the
-    /// thread that runs the command, and
-    /// is to run there. Who comes first counts.
+    /// Sets how the target runs work that goes on after its command is answered. The target calls `spawn` on the thread that
+    /// runs the command, and the work is to run on that thread. Only the first call has an effect.
     pub fn carry_on_with(&self, spawn: impl Fn(Task) + Send + Sync + 'static) {
         let _ = self.carry_on.set(Box::new(spawn));
     }
 
-    /// Has work go on by itself.
+    /// Runs work apart from the command that began it.
     ///
     /// # Errors
-    /// Nobody does that here; the work comes back.
+    /// The work itself, if [`Target::carry_on_with`] was not called.
     pub(crate) fn carry_on(&self, work: Task) -> Result<(), Task> {
         match self.carry_on.get() {
             Some(spawn) => {

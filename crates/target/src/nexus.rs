@@ -306,7 +306,7 @@ impl<D: BlockDevice> Request<D> {
         let (nexus, needs) = (&self.nexus.it_nexus, self.command.needs());
         let writing = if needs == Needs::Write { state.enter(nexus) } else { None };
         let is_let = if needs == Needs::Write { writing.is_some() } else { state.lets(nexus, needs) };
-        // NOTE: after it was counted: a SANITIZE waits for who was.
+        // NOTE: after the command was counted as inside: a SANITIZE waits for those that are.
         if let Some(sense) = state.sanitizing.refusal(Some(&self.command)) {
             return Reply { descriptor_sense: state.modes.get().descriptor_sense, ..Reply::check(sense) };
         }

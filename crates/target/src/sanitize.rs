@@ -173,7 +173,7 @@ impl<D: BlockDevice> Request<D> {
             {
                 let state = operation.state.clone();
                 let _turn = state.changing.lock().await;
-                // Nobody comes in any more; who is inside is waited for.
+                // No command comes in any more. Those that came in before are waited for.
                 state.settle().await;
             }
             operation.run().await;
