@@ -163,6 +163,9 @@ pub struct Session {
     /// The address that its connection comes from.
     #[schema(example = "127.0.0.1:40122")]
     pub peer: String,
+    /// The target portal group of the portal that it came through.
+    #[schema(example = 1)]
+    pub portal_group: u16,
     /// When it logged in.
     pub since_ms: u64,
 }

@@ -23,6 +23,7 @@ mod job;
 mod next_step;
 mod policy;
 mod pool;
+mod portal;
 mod problem;
 mod problem_kind;
 mod qos;
@@ -67,6 +68,7 @@ pub use policy::{
     Compliance, ComplianceState, DEFAULT_POLICY, Policy, PolicyCreate, PolicyUpdate, Reservation,
 };
 pub use pool::{PoolSettings, PoolUpdate, Spare};
+pub use portal::{Portal, PortalCreate, PortalState, PortalUpdate};
 pub use problem::{PROBLEM_MEDIA_TYPE, Problem};
 pub use problem_kind::ProblemKind;
 pub use qos::{DEFAULT_BURST_MS, Qos, QosScope, QosSet};

@@ -216,6 +216,15 @@ next_steps! {
         DeleteExports =>
             "delete one that quoin export list shows without clients: quoin export delete NAME",
 
+        // Portals.
+        ListPortals => "list them: quoin portal list",
+        GivePortal =>
+            "give an address of this machine that nothing else listens at, such as 10.0.1.5:3260; ip address lists them, \
+             and ss -ltnp what listens",
+        DeletePortal => "delete one that is not needed: quoin portal delete ADDRESS",
+        DisablePortal { portal: &'a str } =>
+            "disable it: quoin portal disable {portal}; or take it out there and restart the array",
+
         // Jobs and scrubs.
         ListJobs => "list the jobs: quoin job list",
         ShowJob { job: &'a str } => "see its outcome: quoin job show {job}",

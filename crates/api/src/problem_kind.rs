@@ -110,6 +110,8 @@ pub enum ProblemKind {
     Trimming,
     /// The token is missing or wrong.
     Unauthorized,
+    /// The array cannot listen at the address.
+    Unavailable,
     /// The change has effects that must be confirmed.
     Unconfirmed,
     /// This version cannot read an object in the catalog.
@@ -193,6 +195,7 @@ impl ProblemKind {
             Self::TooSmall => ("too-small", 409),
             Self::Trimming => ("trimming", 409),
             Self::Unauthorized => ("unauthorized", 401),
+            Self::Unavailable => ("unavailable", 409),
             Self::Unconfirmed => ("unconfirmed", 409),
             Self::Unreadable => ("unreadable", 500),
             Self::UnreadableBody => ("unreadable", 400),

@@ -4,7 +4,7 @@
 //! the owners and do not see their fields.
 
 use crate::{
-    ArrayError, ArrayOptions, Bay,
+    ArrayError, ArrayOptions, Bay, Listen,
     absences::Absences,
     bin_setting::BinSetting,
     catalog::{Catalog, Turn},
@@ -20,6 +20,7 @@ use crate::{
     host_access::HostAccess,
     lifecycle::Lifecycle,
     policies::Policies,
+    portal_list::Portals,
     qos_record::Qos,
     rebuild::Rebuilds,
     reductions::Reductions,
@@ -34,7 +35,7 @@ use quoin_pool::{Pool, Transaction};
 use quoin_target::{Exports, Target};
 use quoin_volume::{Volume, Volumes};
 use quoin_world::World;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// One array. It makes changes one after the other, each in one transaction with its event.
 pub struct Array {
@@ -60,6 +61,8 @@ pub struct Array {
     slow_drives: Mutex<SlowDrives>,
     failing_drives: Mutex<FailingDrives>,
     policies: Mutex<Policies>,
+    portals: Mutex<Portals>,
+    listen: OnceLock<Box<dyn Listen>>,
     limits: Mutex<Qos>,
     copies: Mutex<Copies>,
     reductions: Mutex<Reductions>,
@@ -105,6 +108,8 @@ impl Array {
             slow_drives: Mutex::default(),
             failing_drives: Mutex::default(),
             policies: Mutex::default(),
+            portals: Mutex::default(),
+            listen: OnceLock::new(),
             limits: Mutex::default(),
             copies: Mutex::default(),
             reductions: Mutex::default(),
@@ -112,6 +117,11 @@ impl Array {
             world,
             options,
         })
+    }
+
+    /// Sets what accepts iSCSI connections; to be called before [`Array::run`]. Without it nothing does.
+    pub fn listen_with(&self, listen: Box<dyn Listen>) {
+        let _ = self.listen.set(listen);
     }
 
     /// The target that serves its volumes.
@@ -250,6 +260,14 @@ impl Array {
 
     pub(crate) fn limits(&self) -> &Mutex<Qos> {
         &self.limits
+    }
+
+    pub(crate) fn portals(&self) -> MutexGuard<'_, Portals> {
+        self.portals.lock()
+    }
+
+    pub(crate) fn listen(&self) -> &dyn Listen {
+        &**self.listen.get_or_init(|| Box::new(Vec::new()))
     }
 
     pub(crate) fn policies(&self) -> MutexGuard<'_, Policies> {

@@ -15,8 +15,6 @@ pub struct ArrayOptions {
     pub iqn: String,
     /// The version of the software, to report.
     pub version: String,
-    /// Addresses at which iSCSI is served, to report.
-    pub portals: Vec<String>,
     /// Addresses at which NBD is served, to report.
     pub nbd: Vec<String>,
     /// How its pool is opened.

@@ -8,13 +8,14 @@ use crate::{
     history::history_problem,
     policies::policy_problem,
     pool_settings::pool_settings_problem,
+    portal_list::portal_problem,
     qos_record::{Limited, QosRecord},
     rebuild::rebuild_problem,
     record::{
         EVENT_LOG_OBJECT, EVENT_OBJECT, EXPORT_OBJECT, ExportRecord, HISTORY_OBJECT, HOST_OBJECT, HostRecord,
         LEAVING_OBJECT, MAPPING_OBJECT, MappingRecord, OWN_RESERVE_OBJECT, POLICY_OBJECT, POOL_OBJECT,
-        QOS_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT, SCHEDULE_OBJECT,
-        SCRUB_OBJECT, decode, mapping_key,
+        PORTAL_OBJECT, QOS_OBJECT, REBUILD_OBJECT, RECYCLE_BIN_OBJECT, REQUEST_OBJECT, RESERVE_OBJECT,
+        SCHEDULE_OBJECT, SCRUB_OBJECT, decode, mapping_key,
     },
     requests::request_problem,
     reserve_watch::{ReserveRecord, Scope},
@@ -176,6 +177,9 @@ fn check_notes(report: &CheckReport, found: &mut Found) {
         }
         found
             .extend(decode::<QosRecord>(key, value).err().map(|error| (format!("limits {key}"), why(error))));
+    }
+    for (key, value) in objects(report, PORTAL_OBJECT) {
+        found.extend(portal_problem(key, value).map(|problem| (format!("portal {key}"), problem)));
     }
     for (key, value) in objects(report, POOL_OBJECT) {
         found.extend(

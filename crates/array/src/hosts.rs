@@ -21,6 +21,7 @@ impl Array {
             initiator: session.initiator,
             host: session.host,
             peer: session.address,
+            portal_group: session.group,
             since_ms: session.since_ms,
         };
         self.target().sessions().into_iter().map(view).collect()

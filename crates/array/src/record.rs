@@ -51,6 +51,9 @@ pub const HISTORY_OBJECT: ObjectKind = ObjectKind(25);
 /// The kind of catalog object that holds limits of IOPS and bandwidth.
 pub const QOS_OBJECT: ObjectKind = ObjectKind(26);
 
+/// The kind of catalog object that holds an iSCSI portal.
+pub(crate) const PORTAL_OBJECT: ObjectKind = ObjectKind(27);
+
 /// The kind of catalog object that notes a request that was carried out.
 pub const REQUEST_OBJECT: ObjectKind = ObjectKind(50);
 

@@ -31,7 +31,6 @@ pub(crate) fn array(
         pool: world.run(formatted).unwrap(),
         iqn: IQN.into(),
         version: "0".into(),
-        portals: Vec::new(),
         nbd: Vec::new(),
         pool_options: PoolOptions { cache_bytes: 0, ..PoolOptions::default() },
         space: SpacePercents::default(),

@@ -46,7 +46,7 @@ impl Array {
             name: self.options().name.clone(),
             pool: self.options().pool.0,
             iqn: self.options().iqn.clone(),
-            portals: self.options().portals.clone(),
+            portals: self.portals_up().iter().map(ToString::to_string).collect(),
             nbd: self.options().nbd.clone(),
             version: self.options().version.clone(),
             uptime_s: self.life().uptime(self.world().now()).as_secs(),

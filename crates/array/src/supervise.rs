@@ -101,6 +101,7 @@ impl Array {
                 self.tend_failing_drives(&pool).await;
                 self.tend_policies(&pool);
                 self.follow_qos();
+                self.tend_portals().await;
                 self.look_at_room(&pool);
                 self.tend_spare(&pool).await;
                 self.watch_space(&stats);
@@ -195,6 +196,7 @@ impl Array {
         let stats = pool.stats();
         self.space().opened(&stats);
         self.watch_space(&stats);
+        self.serve_portals(&self.catalog().turn().await).await;
         self.life().note_attempt();
         self.tend_copies().await;
         self.save_events(&pool).await;
@@ -238,6 +240,7 @@ impl Array {
         *self.history() = History::read(pool);
         self.restore_qos(qos);
         self.look_at_all_reserves(pool);
+        self.restore_portals(&turn, pool).await.map_err(|e| e.to_string())?;
         self.catalog().note_read(&turn);
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::{
     mapping::{self, MappingCommand},
     policy::{self, PolicyCommand},
     pool::{self, PoolCommand},
+    portal::{self, PortalCommand},
     qos::{self, QosArgs},
     rebuild::{self, BalanceCommand, RebuildCommand},
     recycle_bin::{self, RecycleBinCommand},
@@ -110,6 +111,9 @@ pub enum Command {
     /// Create, list, show and delete NBD exports
     #[command(subcommand, visible_alias = "exports")]
     Export(ExportCommand),
+    /// Create, list, disable and delete iSCSI portals
+    #[command(subcommand, visible_alias = "portals")]
+    Portal(PortalCommand),
     /// List iSCSI sessions
     #[command(subcommand, visible_alias = "sessions")]
     Session(SessionCommand),
@@ -267,6 +271,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         }
         Command::Mappings => list(&client, &output, "/mappings", view::mappings),
         Command::Export(command) => export::run(&client, &output, command),
+        Command::Portal(command) => portal::run(&client, &output, command),
         Command::Session(SessionCommand::List) => list(&client, &output, "/sessions", view::sessions),
         Command::Status => status(&client, &output),
         Command::Space(args) => space(&client, &output, args),

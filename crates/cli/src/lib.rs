@@ -26,6 +26,7 @@ mod names;
 mod output;
 mod policy;
 mod pool;
+mod portal;
 mod qos;
 mod rebuild;
 mod recycle_bin;

@@ -11,7 +11,7 @@ use std::{env, ffi::OsString, path::PathBuf, time::Duration};
 /// How long an array has to answer with names.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Objects by the word that commands and arguments have for them, and where they are listed.
-const KINDS: [(&str, &str); 10] = [
+const KINDS: [(&str, &str); 11] = [
     ("volume", "/volumes"),
     ("folder", "/folders"),
     ("snapshot", "/snapshots"),
@@ -20,6 +20,7 @@ const KINDS: [(&str, &str); 10] = [
     ("schedule", "/schedules"),
     ("host", "/hosts"),
     ("export", "/exports"),
+    ("portal", "/portals"),
     ("copy", "/copies"),
     ("job", "/jobs"),
 ];
@@ -52,7 +53,7 @@ fn completing(command: Command, about: Option<&'static str>) -> Command {
 fn names(path: &str) -> Vec<CompletionCandidate> {
     #[derive(Deserialize)]
     struct Named {
-        #[serde(alias = "path")]
+        #[serde(alias = "path", alias = "address")]
         name: Option<String>,
         /// What copies and jobs have in place of a name.
         id: Option<serde_json::Value>,

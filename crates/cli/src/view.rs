@@ -194,9 +194,14 @@ pub(crate) fn mappings(mappings: &[Mapping]) -> String {
 pub(crate) fn sessions(sessions: &[Session]) -> String {
     let row = |s: &Session| {
         let host = s.host.clone().unwrap_or_else(|| "-".to_owned());
-        vec![host, s.initiator.clone(), s.peer.clone(), utc_text(s.since_ms)]
+        let group = s.portal_group.to_string();
+        vec![host, s.initiator.clone(), s.peer.clone(), group, utc_text(s.since_ms)]
     };
-    table(&["host", "initiator", "peer", "since"], sessions.iter().map(row).collect(), "no sessions")
+    table(
+        &["host", "initiator", "peer", "portal group", "since"],
+        sessions.iter().map(row).collect(),
+        "no sessions",
+    )
 }
 
 fn read_cache(engine: &Engine) -> String {

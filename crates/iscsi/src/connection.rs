@@ -22,6 +22,7 @@ use quoin_world::{Slice, Task};
 use std::{
     future::{Future, pending, poll_fn},
     net::SocketAddr,
+    pin::pin,
     sync::atomic::Ordering,
     task::{Context, Poll, ready},
     time::Duration,
@@ -55,10 +56,10 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
     /// Serves the connection until it ends, and what it started has ended.
     pub(crate) async fn run(mut self) -> Result<(), IscsiError> {
         let (limit, clock) = (self.server.options.login_timeout, &*self.server.options.clock);
-        let mut shutdown = self.server.shutdown.subscribe();
+        let closed = self.server.closed(self.group);
         let login = tokio::select! {
             biased;
-            _ = shutdown.wait_for(|stop| *stop) => return Err(IscsiError::ShutDown),
+            () = closed => return Err(IscsiError::ShutDown),
             login = within(clock, limit, self.login()) => login.unwrap_or(Err(IscsiError::LoginTimeout(limit))),
         };
         // Login is bounded in time, so that a peer that does not complete it gives up its place.
@@ -265,7 +266,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         let quiet_limit = self.server.options.ping_after;
         let clock = &*self.server.options.clock;
         let mut tick = clock.sleep(quiet_limit);
-        let mut shutdown = self.server.shutdown.subscribe();
+        let mut closed = pin!(self.server.closed(self.group));
         let mut deadline: Option<Task> = None;
         loop {
             tokio::select! {
@@ -278,7 +279,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                     tick = clock.sleep(quiet_limit);
                     self.tick(session)?;
                 }
-                _ = shutdown.wait_for(|stop| *stop), if deadline.is_none() => {
+                () = &mut closed, if deadline.is_none() => {
                     let limit = self.server.options.logout_time;
                     deadline = Some(clock.sleep(limit));
                     match notices {

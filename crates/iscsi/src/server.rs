@@ -11,8 +11,12 @@ use parking_lot::Mutex;
 use quoin_target::{Clock, RuntimeClock, SessionMemory, Target};
 use quoin_volume::BlockDevice;
 use std::{
-    fmt, io,
+    collections::BTreeSet,
+    fmt,
+    future::Future,
+    io,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -93,10 +97,23 @@ pub struct IscsiServer<D: BlockDevice> {
     pub(crate) metrics: Metrics,
     login_throttle: Arc<LoginThrottle>,
     pub(crate) tsihs: TsihTable,
-    pub(crate) shutdown: watch::Sender<bool>,
+    closed: watch::Sender<Closed>,
     portals: Mutex<Vec<Portal>>,
     open: AtomicUsize,
-    closed: watch::Sender<()>,
+    ended: watch::Sender<()>,
+}
+
+/// What takes no connections any more; those that are there are to end.
+#[derive(Default)]
+struct Closed {
+    server: bool,
+    groups: BTreeSet<u16>,
+}
+
+impl Closed {
+    fn includes(&self, group: u16) -> bool {
+        self.server || self.groups.contains(&group)
+    }
 }
 
 /// A connection on its way to the thread that serves it. Dropped instead, it is closed.
@@ -129,18 +146,34 @@ impl<D: BlockDevice> IscsiServer<D> {
             ),
             options,
             metrics: Metrics::default(),
-            shutdown: watch::Sender::new(false),
+            closed: watch::Sender::default(),
             portals: Mutex::default(),
             open: AtomicUsize::new(0),
-            closed: watch::Sender::new(()),
+            ended: watch::Sender::new(()),
         })
     }
 
-    /// Makes these the portals that discovery tells of, and their groups the ports of the target. Without any, discovery tells of
-    /// the address that the initiator connected to.
+    /// Makes these the portals that discovery tells of, and their groups the ports of the target. Until the first call, discovery
+    /// tells of the address that the initiator connected to.
+    ///
+    /// The server closes a portal group that was there and is not any more: [`IscsiServer::accept`] ends, and initiators that came
+    /// through it are asked to log out as when the server shuts down. All others go on.
     pub fn set_portals(&self, portals: Vec<Portal>) {
-        self.target.set_ports(portals.iter().map(|portal| portal.group));
-        *self.portals.lock() = portals;
+        let groups: BTreeSet<u16> = portals.iter().map(|portal| portal.group).collect();
+        let mut current = self.portals.lock();
+        self.closed.send_modify(|closed| {
+            closed.groups.extend(current.iter().map(|portal| portal.group));
+            closed.groups.retain(|group| !groups.contains(group));
+        });
+        self.target.set_ports(groups);
+        *current = portals;
+    }
+
+    /// Resolves once the server, or this portal group of it, is closed.
+    pub(crate) fn closed(&self, group: u16) -> impl Future<Output = ()> + use<D> {
+        let mut closed = self.closed.subscribe();
+        // Fails only without a sender, which `self` has: whoever waits for this has it.
+        async move { drop(closed.wait_for(|closed| closed.includes(group)).await) }
     }
 
     /// The portals that discovery tells of.
@@ -148,19 +181,19 @@ impl<D: BlockDevice> IscsiServer<D> {
         self.portals.lock().clone()
     }
 
-    /// Accepts connections of a portal group until [`IscsiServer::shutdown`] and passes each to `hand_over`, which takes it to a
-    /// data thread and has [`Accepted::serve`] run there.
+    /// Accepts connections of a portal group until it is closed and passes each to `hand_over`, which takes it to a data thread
+    /// and has [`Accepted::serve`] run there.
     pub async fn accept(
         self: &Arc<Self>,
         listener: TcpListener,
         group: u16,
         mut hand_over: impl FnMut(Accepted<D>),
     ) {
-        let mut shutdown = self.shutdown.subscribe();
+        let mut closed = pin!(self.closed(group));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                _ = shutdown.wait_for(|stop| *stop) => return,
+                () = &mut closed => return,
             };
             match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
                 Ok((stream, peer)) => {
@@ -224,11 +257,11 @@ impl<D: BlockDevice> IscsiServer<D> {
     /// told that they are cut off, and are.
     /// Resolves when the last connection is closed and what it started has ended.
     pub async fn shutdown(&self) {
-        self.shutdown.send_replace(true);
-        let mut closed = self.closed.subscribe();
+        self.closed.send_modify(|closed| closed.server = true);
+        let mut ended = self.ended.subscribe();
         while self.open.load(Ordering::Acquire) > 0 {
             // Fails only without a sender, which `self` is.
-            let _ = closed.changed().await;
+            let _ = ended.changed().await;
         }
     }
 
@@ -294,6 +327,6 @@ impl<D: BlockDevice> Drop for Accepted<D> {
     fn drop(&mut self) {
         let open = self.server.open.fetch_sub(1, Ordering::AcqRel);
         assert!(open > 0, "iSCSI server: a connection closed that was not counted as open");
-        self.server.closed.send_replace(());
+        self.server.ended.send_replace(());
     }
 }

@@ -14,6 +14,7 @@ mod memory;
 mod nbd;
 mod notes;
 mod overwrite;
+mod portals;
 mod protect;
 mod serve;
 mod show;

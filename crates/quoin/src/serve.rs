@@ -7,13 +7,14 @@ use crate::{
     memory::{self, MEMORY_LIMIT_VARIABLE},
     nbd,
     notes::{FileNotes, NOTES_FILE},
+    portals::{self, Portals},
 };
-use quoin_array::{Array, ArrayOptions, Bay};
+use quoin_array::{Array, ArrayOptions, Bay, Listen};
 use quoin_cli::{API_FILE, Failure, Global};
 use quoin_config::Config;
 use quoin_drive::Patience;
 use quoin_emulate::EmulatedDrive;
-use quoin_iscsi::{Accepted, IscsiServer, Portal};
+use quoin_iscsi::IscsiServer;
 use quoin_pool::MemoryShares;
 use quoin_rest::{CutOff, FrontEnd, Limits, Memory, Server, Token};
 use quoin_target::{SessionMemory, Target};
@@ -42,7 +43,6 @@ use tokio::{
 };
 use tracing_subscriber::EnvFilter;
 
-pub(crate) const DEFAULT_ISCSI: &str = "127.0.0.1:3260";
 pub(crate) const DEFAULT_API: &str = "127.0.0.1:8470";
 pub(crate) const DEFAULT_THREADS_MAX: usize = 4;
 const LOCK_FILE: &str = "run/lock";
@@ -108,7 +108,7 @@ pub(crate) fn run(global: &Global, args: Args) -> Result<(), Failure> {
     // NOTE: the lock before the drives and the listeners: a second process stops here.
     let _lock = lock(&data)?;
     let iscsi = if args.iscsi.is_empty() { config.serve.iscsi.clone() } else { args.iscsi };
-    let iscsi = listen_all("iscsi", iscsi, DEFAULT_ISCSI)?;
+    let iscsi = portals::listen_all(iscsi)?;
     let wanted = args.api.or(config.serve.api);
     if let Some(address) = wanted.filter(|address| !address.ip().is_loopback() && !args.api_remote) {
         return Err(Failure::usage(
@@ -176,8 +176,6 @@ struct Running {
     /// The array's own work.
     ended: OneShot<()>,
     iscsi: Arc<IscsiServer<Volume>>,
-    /// Accept iSCSI connections, one a portal.
-    accepting: Vec<JoinHandle<()>>,
     nbd: nbd::Front,
     /// The management interface.
     api: JoinHandle<io::Result<()>>,
@@ -195,27 +193,17 @@ impl Running {
         tokio::spawn(give_up_stalled(self.array.clone(), suspect_after));
         drop(timeout(REQUESTS_END_WITHIN, self.api).await);
         tokio::join!(self.iscsi.shutdown(), self.nbd.shutdown());
-        for accepting in self.accepting {
-            accepting.abort();
-            drop(accepting.await);
-        }
         self.array.stop();
         self.ended.await;
     }
 }
 
-fn array_options(
-    config: &Config,
-    portals: &[Portal],
-    nbd: Vec<String>,
-    memory: &MemoryShares,
-) -> ArrayOptions {
+fn array_options(config: &Config, nbd: Vec<String>, memory: &MemoryShares) -> ArrayOptions {
     ArrayOptions {
         name: config.name.clone(),
         pool: config.pool,
         iqn: config.iqn.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        portals: portals.iter().map(|portal| portal.address.to_string()).collect(),
         nbd,
         pool_options: memory.pool_options(),
         space: config.space.percents().into(),
@@ -245,10 +233,9 @@ async fn serve(
     };
     let suspect_after = bay.patience().suspect_after;
     let signals = Signals::new().map_err(broken)?;
-    let portals = portals_of(&iscsi).map_err(broken)?;
     let api_address = api.local_addr().map_err(broken)?;
     let target = Target::new(&config.iqn);
-    let mut options = array_options(config, &portals, nbd.addresses(), &memory);
+    let mut options = array_options(config, nbd.addresses(), &memory);
     options.pool_options.without_missing = without_missing;
     // The array, with its drives and the notes of its event log.
     let notes = Arc::new(FileNotes::new(data.file(NOTES_FILE)));
@@ -256,11 +243,11 @@ async fn serve(
     let sessions = SessionMemory::new(memory.sessions_bytes);
     let array = Array::new(world.clone(), Box::new(bay), target.clone(), options);
     array.set_event_retention(config.events.retention());
-    let ended = world.run_on(Thread::Background, array.clone().run());
-    // Front ends: iSCSI, then NBD.
     let front = front_end(world, &array, target, sessions.clone(), shares.iscsi);
-    let accepting = accept_all(&front, iscsi, &portals, world, &array).map_err(broken)?;
-
+    let portals = Portals::new(front.clone(), world.clone(), iscsi).map_err(broken)?;
+    let configured = portals.configured();
+    array.listen_with(Box::new(portals));
+    let ended = world.run_on(Thread::Background, array.clone().run());
     let nbd = nbd.serve(world, &array, sessions.clone(), shares.nbd).map_err(broken)?;
     let (stop_api, api_stops) = oneshot::channel::<()>();
     let (counted, nbd_counts) = (front.clone(), nbd.counts());
@@ -276,9 +263,9 @@ async fn serve(
     let of_address = shares.management.div_ceil(2);
     let limits = Limits { total: shares.management, of_address, ..Limits::default() };
     let api = tokio::spawn(quoin_rest::serve(api, server, limits, async { drop(api_stops.await) }));
-    let running = Running { array, ended, iscsi: front, accepting, nbd, api, stop_api };
+    let running = Running { array, ended, iscsi: front, nbd, api, stop_api };
     data.write(API_FILE, format!("{api_address}\n").as_bytes(), 0o644)?;
-    tracing::info!(?portals, api = %api_address, iqn = config.iqn, "serving");
+    tracing::info!(portals = ?configured, api = %api_address, iqn = config.iqn, "serving");
 
     signals.wait().await;
     tracing::info!("stopping");
@@ -349,58 +336,6 @@ fn iscsi_front_end(server: &IscsiServer<Volume>) -> FrontEnd {
     }
 }
 
-/// The portals at which connections are waited for, each a target portal group of its own.
-fn portals_of(listeners: &[TcpListener]) -> io::Result<Vec<Portal>> {
-    let portal = |(group, listener): (u16, &TcpListener)| {
-        let address = listener.local_addr()?;
-        Ok(Portal { address, group })
-    };
-    (1..).zip(listeners).map(portal).collect()
-}
-
-/// Accepts connections at all portals.
-fn accept_all(
-    front: &Arc<IscsiServer<Volume>>,
-    listeners: Vec<TcpListener>,
-    portals: &[Portal],
-    world: &Arc<LinuxWorld>,
-    array: &Arc<Array>,
-) -> io::Result<Vec<JoinHandle<()>>> {
-    front.set_portals(portals.to_vec());
-    let accept = |(listener, portal): (TcpListener, &Portal)| {
-        let listener = into_tokio(listener)?;
-        let accept = accept(front.clone(), listener, portal.group, world.clone(), array.clone());
-        Ok(tokio::spawn(accept))
-    };
-    listeners.into_iter().zip(portals).map(accept).collect()
-}
-
-/// Accepts connections once mappings are known.
-async fn accept(
-    front: Arc<IscsiServer<Volume>>,
-    listener: tokio::net::TcpListener,
-    group: u16,
-    world: Arc<LinuxWorld>,
-    array: Arc<Array>,
-) {
-    restored(&array).await;
-    front.accept(listener, group, spread(world)).await;
-}
-
-/// Gives each connection to the next data thread, where it stays.
-fn spread(world: Arc<LinuxWorld>) -> impl FnMut(Accepted<Volume>) {
-    let mut threads = (0..world.data_threads()).cycle();
-    move |accepted| {
-        let index = threads.next().unwrap_or(0);
-        world.spawn_local_on(Thread::Data(index), move || accepted.serve());
-    }
-}
-
-fn into_tokio(listener: TcpListener) -> io::Result<tokio::net::TcpListener> {
-    listener.set_nonblocking(true)?;
-    tokio::net::TcpListener::from_std(listener)
-}
-
 /// The signals that stop the array; SIGHUP does nothing.
 struct Signals {
     terminate: Signal,
@@ -462,11 +397,6 @@ fn lock(data: &DataDir) -> Result<fs::File, Failure> {
 }
 
 /// Listens on all of them, or on the default if there is none.
-fn listen_all(option: &str, wanted: Vec<SocketAddr>, default: &str) -> Result<Vec<TcpListener>, Failure> {
-    let wanted = if wanted.is_empty() { vec![None] } else { wanted.into_iter().map(Some).collect() };
-    wanted.into_iter().map(|address| listen(option, address, default)).collect()
-}
-
 pub(crate) fn listen(
     option: &str,
     wanted: Option<SocketAddr>,

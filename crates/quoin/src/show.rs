@@ -3,7 +3,8 @@
 use crate::{
     data::{CONFIG_FILE, DataDir},
     memory::{MEMORY_LIMIT_VARIABLE, default_limit_bytes},
-    serve::{DEFAULT_API, DEFAULT_ISCSI, DEFAULT_THREADS_MAX},
+    portals::DEFAULT_ISCSI,
+    serve::{DEFAULT_API, DEFAULT_THREADS_MAX},
 };
 use clap::Subcommand;
 use quoin_cli::{Failure, Global, Output, parse_size, size_text, table};

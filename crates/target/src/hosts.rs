@@ -86,6 +86,8 @@ pub struct SessionView {
     pub host: Option<String>,
     /// Where it connected from.
     pub address: String,
+    /// The target portal group through which it came.
+    pub group: u16,
     /// When it logged in, in milliseconds since the Unix epoch.
     pub since_ms: u64,
 }
@@ -310,6 +312,7 @@ impl<D: BlockDevice> Target<D> {
             initiator: shared.name.initiator.clone(),
             host: state.host_of(&shared.name.initiator).map(|(name, _)| name.clone()),
             address: shared.address.clone(),
+            group: shared.name.group,
             since_ms: shared.since_ms,
         };
         state.sessions.values().map(view).collect()

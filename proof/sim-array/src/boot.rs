@@ -46,7 +46,6 @@ pub(crate) fn array(
         pool,
         iqn: IQN.into(),
         version: "0".into(),
-        portals: Vec::new(),
         nbd: Vec::new(),
         pool_options: scenario.pool.clone(),
         space: SpacePercents::default(),

@@ -214,6 +214,11 @@ async fn settings(audit: &Audit<'_>) {
     audit.change("set_qos", array.set_qos(&default, limit)).await;
     let event = audit.change("set_qos", array.set_qos(&default, None)).await;
     assert_eq!(field(&event, "iops"), (json!(500), Value::Null));
+    audit.change("create_portal", array.create_portal(of(json!({ "address": "127.0.0.9" })))).await;
+    let disabled = of(json!({ "enabled": false }));
+    let event = audit.change("set_portal", array.set_portal("127.0.0.9:3260", disabled)).await;
+    assert_eq!(field(&event, "enabled"), (json!(true), json!(false)));
+    audit.change("delete_portal", array.delete_portal("127.0.0.9", false)).await;
     let event = audit.change("set_recycle_bin", array.set_recycle_bin(of(json!({ "keep_s": 60 })))).await;
     assert_eq!(field(&event, "keep_s"), (json!(86_400), json!(60)));
 }

@@ -14,6 +14,7 @@ mod lab;
 mod layouts;
 mod modified;
 mod organised;
+mod portals;
 mod qos;
 mod recycle_bin;
 mod reduce;

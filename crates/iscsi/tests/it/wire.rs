@@ -6,7 +6,7 @@ use crate::support::{
     options, target,
 };
 use quoin_iscsi::{
-    Options,
+    Options, Portal,
     pdu::{
         AsyncMessage, Bhs, DataOut, LoginRequest, LoginResponse, LogoutRequest, LogoutResponse, NO_TAG, R2t,
         Reject, ScsiCommand, ScsiResponse, TaskRequest, TaskResponse, TextRequest, TextResponse, opcode,
@@ -14,6 +14,7 @@ use quoin_iscsi::{
 };
 use std::{
     io::Write,
+    net::TcpStream,
     time::{Duration, Instant},
 };
 use zerocopy::FromBytes;
@@ -276,6 +277,28 @@ fn shutdown_cuts_off_who_does_not_log_out_and_says_so() {
     assert_eq!(event(&mut client), (2, 17, 0));
     assert!(client.is_closed());
     stopped.join().unwrap();
+}
+
+/// A portal group that is closed shuts down like the server; a discovery session through it ends at once.
+#[test]
+fn a_portal_that_is_closed_asks_for_logout_and_accepts_nothing_more() {
+    let server = Server::with(target(), Options { logout_time: Duration::from_millis(200), ..options() });
+    let portal = Portal { address: server.address, group: 1 };
+    let other = Portal { address: "127.0.0.9:3260".parse().unwrap(), group: 2 };
+    server.iscsi.set_portals(vec![portal, other]);
+    let mut client = Client::logged_in(&server, 1, "").ready();
+    server.iscsi.set_portals(vec![portal]);
+    assert_eq!(client.execute(512, &read_10(0, 1)), (0, vec![0; 512]), "the other portal was closed");
+    server.iscsi.set_portals(vec![other]);
+    assert_eq!(event(&mut client), (1, 0, 1));
+    assert_eq!(client.execute(512, &read_10(0, 1)), (0, vec![0; 512]));
+    assert_eq!(event(&mut client), (2, 0, 0));
+    assert!(client.is_closed());
+    assert_eq!(server.target.ports(), [2]);
+    let closed = Instant::now();
+    while TcpStream::connect(server.address).is_ok() {
+        assert!(closed.elapsed() < DEADLINE, "the portal still accepts connections");
+    }
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod nbd_client;
 mod organised;
 mod parts;
 mod policies;
+mod portals;
 mod qos;
 mod recycle_bin;
 mod requests;

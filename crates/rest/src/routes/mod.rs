@@ -10,6 +10,7 @@ mod job;
 mod mapping;
 mod policy;
 mod pool;
+mod portal;
 mod qos;
 mod rebuild;
 mod recycle_bin;
@@ -49,6 +50,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(mapping::show, mapping::change, mapping::delete))
         .routes(routes!(export::list, export::create))
         .routes(routes!(export::show, export::change, export::delete))
+        .merge(portal::routes())
         .routes(routes!(snapshot::list, snapshot::create))
         .routes(routes!(snapshot::show, snapshot::delete))
         .routes(routes!(snapshot::restore))

@@ -340,6 +340,29 @@ fn snapshot_reserves_are_of_the_pool_of_volumes_and_of_groups() {
 }
 
 #[test]
+fn portals_are_created_disabled_and_deleted() {
+    let lab = Lab::new();
+    let portals = "/api/v1/portals";
+    let created = lab.post(portals, &json!({ "address": "127.0.0.9" }));
+    assert_eq!((created.status, created.header("location")), (201, format!("{portals}/127.0.0.9:3260")));
+    assert_eq!((&created.body["state"], &created.body["portal_group"]), (&json!("up"), &json!(1)));
+    let six = lab.post(portals, &json!({ "address": "[::1]:3261" }));
+    assert_eq!((six.status, &six.body["portal_group"]), (201, &json!(2)));
+    let one = format!("{portals}/%5B::1%5D:3261");
+    let disabled = send(&lab, "PATCH", &one, &json!({ "enabled": false }), &[]);
+    assert_eq!((disabled.status, &disabled.body["state"]), (200, &json!("disabled")));
+    assert_eq!(lab.get(&format!("{portals}?state=up")).body.as_array().unwrap().len(), 1);
+    assert_eq!(lab.get(&one).body["sessions"], json!([]));
+    assert_eq!(lab.delete(&one).status, 204);
+    is_problem(&lab.get(&one), 404, "not-found");
+    is_problem(&lab.post(portals, &json!({ "address": "127.0.0.9:3260" })), 409, "exists");
+    for wrong in ["", "storage1", "127.0.0.9:0", "224.0.0.1:3260"] {
+        is_problem(&lab.post(portals, &json!({ "address": wrong })), 422, "invalid");
+    }
+    is_problem(&lab.get(&format!("{portals}/storage1")), 422, "invalid");
+}
+
+#[test]
 fn limits_are_of_volumes_of_groups_and_of_policies() {
     let lab = Lab::new();
     assert_eq!(lab.post(VOLUMES, &volume("v1")).status, 201);

@@ -1,7 +1,7 @@
 //! An array in a temporary directory, with drives that can be broken and mended.
 
 use quoin_api::{State, VolumeCreate};
-use quoin_array::{Array, ArrayOptions, Bay, EventSelection, Finding, SpacePercents};
+use quoin_array::{Array, ArrayOptions, Bay, EventSelection, Finding, Listen, SpacePercents};
 use quoin_base::{DriveIndex, GIB, Layout, MIB, PoolId};
 use quoin_drive::{Patience, Roles};
 use quoin_emulate::{EmulatedDrive, Emulation, Technology};
@@ -143,13 +143,27 @@ impl Lab {
         array
     }
 
+    /// The same, with what accepts connections for it.
+    pub(crate) fn start_with(&self, listen: Box<dyn Listen>) -> Arc<Array> {
+        let array = self.create();
+        array.listen_with(listen);
+        self.run(&array);
+        self.wait(&array, State::Online);
+        array
+    }
+
     pub(crate) fn start_unready(&self) -> Arc<Array> {
+        let array = self.create();
+        self.run(&array);
+        array
+    }
+
+    fn create(&self) -> Arc<Array> {
         let options = ArrayOptions {
             name: "lab".into(),
             pool: self.pool,
             iqn: IQN.into(),
             version: "0".into(),
-            portals: Vec::new(),
             nbd: Vec::new(),
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
@@ -159,9 +173,11 @@ impl Lab {
         let emulated = EmulatedDrive::new(self.world.clone(), Emulation::of(Technology::Flash));
         let (patience, in_use) = (self.patience, self.in_use.clone());
         let bay = LabBay { paths, faults, patience, in_use, emulated };
-        let array = Array::new(self.world.clone(), Box::new(bay), Target::new(IQN), options);
+        Array::new(self.world.clone(), Box::new(bay), Target::new(IQN), options)
+    }
+
+    fn run(&self, array: &Arc<Array>) {
         self.runs.lock().unwrap().push(self.world.run_on(Thread::Background, array.clone().run()));
-        array
     }
 
     pub(crate) fn stop(&self, array: Arc<Array>) {

@@ -146,7 +146,6 @@ impl Years {
             pool: self.pool,
             iqn: IQN.into(),
             version: "0".into(),
-            portals: Vec::new(),
             nbd: Vec::new(),
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),

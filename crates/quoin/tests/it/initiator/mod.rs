@@ -1,7 +1,7 @@
 //! A small iSCSI initiator: one command at a time, data within the command, and the sense that came back.
 
 use quoin_iscsi::pdu::{
-    Bhs, DataIn, LoginRequest, LoginResponse, ScsiCommand, ScsiResponse, U24, opcode, padding,
+    AsyncMessage, Bhs, DataIn, LoginRequest, LoginResponse, ScsiCommand, ScsiResponse, U24, opcode, padding,
 };
 use std::{
     io::{Read, Write},
@@ -165,6 +165,12 @@ impl Initiator {
                 other => panic!("unexpected PDU {other:#x}"),
             }
         }
+    }
+
+    /// Waits until the target asks for a logout.
+    pub(crate) fn is_asked_to_log_out(&mut self) {
+        let message = AsyncMessage::from(self.receive().0);
+        assert_eq!((message.opcode, message.event), (opcode::ASYNC_MESSAGE, 1));
     }
 
     fn send(&mut self, header: impl Into<Bhs>, data: &[u8]) {

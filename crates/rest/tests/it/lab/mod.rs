@@ -88,7 +88,6 @@ impl Lab {
             pool: block_on(made).unwrap(),
             iqn: iqn.clone(),
             version: "0".into(),
-            portals: Vec::new(),
             nbd: Vec::new(),
             pool_options: PoolOptions::default(),
             space: SpacePercents::default(),
