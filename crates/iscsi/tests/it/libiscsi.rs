@@ -1,15 +1,16 @@
 //! libiscsi's conformance suite, each test in a process and with a server state of its own worker.
 
-use crate::support::{INITIATOR, READ_ONLY_LUN, SECOND_INITIATOR, Server, run, volume};
+use crate::support::{INITIATOR, READ_ONLY_LUN, SECOND_INITIATOR, SIZE_BYTES, Server, run, volume};
 use quoin_target::{Access, Lun};
 use std::{collections::BTreeMap, sync::Mutex};
 
 const WORKERS: usize = 4;
 
-/// The suite reports skipped tests as passed; what it prints between a test's name and its verdict tells.
+/// The suite reports skipped tests as passed; what it prints between a test's name and its verdict,
+/// which is the last thing it prints of it, tells.
 fn outcome(said: &str) -> &'static str {
     let Some((_, body)) = said.split_once("  Test: ") else { return "fail" };
-    match body.split_once("passed") {
+    match body.rsplit_once("passed") {
         Some((before, _)) if before.contains("[SKIPPED]") => "skip",
         Some((before, _)) if !before.contains("FAILED") => "pass",
         _ => "fail",
@@ -46,7 +47,7 @@ fn come_out_as_listed(list: &'static str, lun: u16, read_only_lun: u16) {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 let server = Server::start();
-                let protected = volume(READ_ONLY_4096_LUN.into(), 256 << 20, 4096);
+                let protected = volume(READ_ONLY_4096_LUN.into(), SIZE_BYTES, 4096);
                 let number = Lun::new(READ_ONLY_4096_LUN).unwrap();
                 server.target.map("h1", number, protected, Access::ReadOnly).unwrap();
                 let (url, read_only) = (server.url(lun), server.url(read_only_lun));
@@ -62,8 +63,9 @@ fn come_out_as_listed(list: &'static str, lun: u16, read_only_lun: u16) {
                         "Reserve6.TargetColdReset" | "Reserve6.TargetWarmReset" => vec![url.as_str()],
                         _ => vec![url.as_str(); 2],
                     };
+                    // NOTE: -V, since with -v many tests leave themselves out without a word.
                     let arguments =
-                        [&["-d", "-S", "-f", "-v"][..], &initiators, &["-t", &test], &urls[..]].concat();
+                        [&["-d", "-S", "-f", "-V"][..], &initiators, &["-t", &test], &urls[..]].concat();
                     let output = run("libiscsi-bin", "iscsi-test-cu", &arguments);
                     let said = String::from_utf8_lossy(&output.stdout).into_owned();
                     found.lock().unwrap().insert(name, (outcome(&said), said));

@@ -21,6 +21,10 @@ pub(crate) const TARGET: &str = "iqn.2026-11.test:target";
 pub(crate) const INITIATOR: &str = "iqn.2026-11.test:initiator";
 pub(crate) const SECOND_INITIATOR: &str = "iqn.2026-11.test:initiator-2";
 
+/// The size of the units: more than one WRITE SAME may cover, which conformance tests try. What is not
+/// written takes no memory.
+pub(crate) const SIZE_BYTES: u64 = 1 << 30;
+
 /// A write-protected unit of 512-byte blocks.
 pub(crate) const READ_ONLY_LUN: u16 = 2;
 
@@ -38,7 +42,7 @@ pub(crate) fn target() -> Arc<Target<RamDevice>> {
     for (lun, block_bytes, access) in
         [(0, 512, Access::ReadWrite), (1, 4096, Access::ReadWrite), (READ_ONLY_LUN, 512, Access::ReadOnly)]
     {
-        let volume = volume(lun.into(), 256 << 20, block_bytes);
+        let volume = volume(lun.into(), SIZE_BYTES, block_bytes);
         target.map("h1", Lun::new(lun).unwrap(), volume, access).unwrap();
     }
     target
