@@ -8,7 +8,7 @@ use crate::{
 use quoin_scsi::{
     Geometry, InitiatorPort, Reply, ReserveAction, ReserveIn, ReserveOut, ReserveParameters, Sense,
 };
-use quoin_volume::BlockDevice;
+use quoin_volume::{BlockDevice, Kept};
 use quoin_world::{Slice, one_shot};
 use std::collections::BTreeSet;
 
@@ -89,7 +89,10 @@ impl<D: BlockDevice> Request<D> {
             return Ok(());
         }
         let geometry = Geometry::of(device);
-        device.keep_reservations(kept).await.map_err(|error| Sense::of_device(&error, geometry.block_bytes))
+        device
+            .keep(Kept::Reservations, kept)
+            .await
+            .map_err(|error| Sense::of_device(&error, geometry.block_bytes))
     }
 
     /// Tells others what became of their registrations, and has their commands aborted.

@@ -7,7 +7,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use quoin_scsi::{Modes, Needs};
-use quoin_volume::BlockDevice;
+use quoin_volume::{BlockDevice, Kept};
 use quoin_world::AsyncMutex;
 use std::sync::{
     Arc,
@@ -92,7 +92,7 @@ pub(crate) struct UnitState {
 impl UnitState {
     /// As the device keeps it.
     pub(crate) fn of(device: &impl BlockDevice) -> Self {
-        let kept = device.kept_reservations().map(|bytes| Reservations::from_kept(&bytes));
+        let kept = device.kept(Kept::Reservations).map(|bytes| Reservations::from_kept(&bytes));
         let reservations = match kept.transpose() {
             Ok(kept) => kept.unwrap_or_default(),
             Err(why) => {

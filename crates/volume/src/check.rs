@@ -6,7 +6,7 @@ use crate::{
     group::{GROUP_OBJECT, Group},
     limits::MEMBERS_MAX,
     name::check_name,
-    record::{RESERVATIONS_OBJECT, TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
+    record::{RESERVATIONS_OBJECT, SETTINGS_OBJECT, TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
     retention::clock_problem,
 };
 use quoin_base::VolumeId;
@@ -36,8 +36,10 @@ pub fn check_volumes(report: &mut CheckReport) {
             }
         }
     }
-    // Tags and reservations are objects of their own, each of a volume.
-    for (of, what) in [(TAGS_OBJECT, "tags"), (RESERVATIONS_OBJECT, "reservations")] {
+    // Tags, reservations and settings are objects of their own, each of a volume.
+    for (of, what) in
+        [(TAGS_OBJECT, "tags"), (RESERVATIONS_OBJECT, "reservations"), (SETTINGS_OBJECT, "settings")]
+    {
         for ((_, key), _) in report.objects.iter().filter(|((kind, _), _)| *kind == of) {
             if !report.objects.contains_key(&(VOLUME_OBJECT, key.clone())) {
                 found.push((format!("{what} object {key}"), "there is no volume of this key".to_owned()));

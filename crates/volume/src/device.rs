@@ -17,6 +17,15 @@ pub enum Provisioning {
     Resource,
 }
 
+/// What a front end has a device keep over a restart, and alone can read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// Who has reserved it.
+    Reservations,
+    /// How it is set, and whether its content is being erased.
+    Settings,
+}
+
 /// A block device with no volatile write cache: a write or unmap that returned is hardened.
 ///
 /// Ranges are multiples of [`BlockDevice::block_bytes`], except where bytes are said. Calls may run concurrently; of two that overlap in
@@ -61,14 +70,15 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn thresholds(&self) -> Option<&Thresholds> {
         None
     }
-    /// What was kept last by [`BlockDevice::keep_reservations`].
-    fn kept_reservations(&self) -> Option<Vec<u8>> {
+    /// What was kept last by [`BlockDevice::keep`].
+    fn kept(&self, _what: Kept) -> Option<Vec<u8>> {
         None
     }
-    /// Keeps what is to be known of its reservations after a restart, hardened on return; `None`: nothing.
-    fn keep_reservations(
+    /// Keeps what is to be known after a restart, hardened on return; `None`: nothing.
+    fn keep(
         &self,
-        reservations: Option<Vec<u8>>,
+        what: Kept,
+        bytes: Option<Vec<u8>>,
     ) -> impl Future<Output = Result<(), DeviceError>> + Send;
     /// Reads a range: the slices, one after the other, are its content. Unmapped blocks read as zeroes.
     fn read(&self, range: ByteRange) -> impl Future<Output = Result<Vec<Slice>, DeviceError>> + Send;

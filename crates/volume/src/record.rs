@@ -6,7 +6,7 @@
 mod stored;
 
 use self::stored::Stored;
-use crate::{Deleted, Folder, Origin, OriginKind, Tags, VolumeError, VolumeSpec};
+use crate::{Deleted, Folder, Origin, OriginKind, Tags, VolumeError, VolumeSpec, kept};
 use quoin_base::VolumeId;
 use quoin_pool::{ObjectKind, Transaction};
 use serde::Serialize;
@@ -18,6 +18,8 @@ pub const VOLUME_OBJECT: ObjectKind = ObjectKind(1);
 pub const TAGS_OBJECT: ObjectKind = ObjectKind(7);
 /// The kind of catalog object that holds a volume's reservations; the key is the volume's, the value JSON.
 pub const RESERVATIONS_OBJECT: ObjectKind = ObjectKind(14);
+/// The kind of catalog object that holds how a volume is set for hosts; the key is the volume's, the value JSON.
+pub const SETTINGS_OBJECT: ObjectKind = ObjectKind(16);
 
 const RECORD_VERSION: u32 = 3;
 
@@ -141,7 +143,7 @@ impl VolumeRecord {
 
     /// Removes it.
     pub(crate) fn delete(&self, tx: Transaction) -> Transaction {
-        let tx = tx.delete(VOLUME_OBJECT, &key(self.id)).delete(RESERVATIONS_OBJECT, &key(self.id));
+        let tx = kept::delete(tx.delete(VOLUME_OBJECT, &key(self.id)), self.id);
         if self.labels.tags.is_empty() { tx } else { tx.delete(TAGS_OBJECT, &key(self.id)) }
     }
 

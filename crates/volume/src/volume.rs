@@ -1,13 +1,14 @@
 //! One volume: a named, sized address space of the pool.
 
 use crate::{
-    BlockDevice, DeviceError, Folder, Instruments, Origin, PoolSlot, Provisioning, Tags, Thresholds,
+    BlockDevice, DeviceError, Folder, Instruments, Kept, Origin, PoolSlot, Provisioning, Tags, Thresholds,
     VolumeError,
     image::{Image, Latest},
+    kept::KeptBytes,
     marking::Marking,
     record::VolumeRecord,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use quoin_base::{ByteRange, Compression, Extent, SECTOR_BYTES, VolumeId};
 use quoin_drive::DriveError;
 use quoin_pool::{Pool, PoolError, VolumeStats};
@@ -51,8 +52,8 @@ pub struct Volume {
     contents: AtomicU64,
     pub(crate) gate: Gate,
     pub(crate) marking: Marking,
-    /// What front ends have to know after a restart of who reserved it.
-    pub(crate) reservations: Mutex<Option<Vec<u8>>>,
+    /// What front ends have to know after a restart.
+    pub(crate) kept: KeptBytes,
     pub(crate) latest: Latest,
     /// Held while an image is made.
     pub(crate) imaging: AsyncMutex,
@@ -81,7 +82,7 @@ impl Volume {
             contents: AtomicU64::new(0),
             gate: Gate::default(),
             marking,
-            reservations: Mutex::default(),
+            kept: KeptBytes::default(),
             latest: Latest::default(),
             imaging: AsyncMutex::new(),
         }
@@ -163,8 +164,8 @@ impl Volume {
     /// knew it looks again at what it holds.
     pub(crate) fn succeeding(self, before: &Volume) -> Self {
         let contents = AtomicU64::new(before.contents() + 1);
-        let reservations = Mutex::new(before.reservations.lock().clone());
-        Self { trimming: before.trimming.clone(), contents, reservations, ..self }
+        let kept = before.kept.copied();
+        Self { trimming: before.trimming.clone(), contents, kept, ..self }
     }
 
     pub(crate) fn content_replaced(&self) {
@@ -406,12 +407,12 @@ impl BlockDevice for Volume {
         self.take_from(to, image, from).await
     }
 
-    fn kept_reservations(&self) -> Option<Vec<u8>> {
-        self.reservations.lock().clone()
+    fn kept(&self, what: Kept) -> Option<Vec<u8>> {
+        self.kept.get(what)
     }
 
-    async fn keep_reservations(&self, reservations: Option<Vec<u8>>) -> Result<(), DeviceError> {
-        self.put_reservations(reservations).await
+    async fn keep(&self, what: Kept, bytes: Option<Vec<u8>>) -> Result<(), DeviceError> {
+        self.put_kept(what, bytes).await
     }
 
     async fn write_bytes(&self, offset: u64, data: Buf) -> Result<(), DeviceError> {

@@ -6,9 +6,10 @@ use crate::{
     error::refused,
     group::Groups,
     image::Images,
+    kept::KeptObjects,
     known::{Bin, Known},
     marking::Marking,
-    record::{RESERVATIONS_OBJECT, TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord, key},
+    record::{TAGS_OBJECT, VOLUME_OBJECT, VolumeRecord},
     reduction::reduce,
     retention_clock::RetentionClock,
 };
@@ -72,12 +73,12 @@ impl Volumes {
             .collect::<Result<Vec<_>, _>>()?;
         // NOTE: all is read before anything changes. An object that cannot be read leaves all as it was.
         let (groups, copies) = (Groups::read(pool)?, read_copies(pool)?);
-        let mut reservations: BTreeMap<_, _> = pool.list(RESERVATIONS_OBJECT).into_iter().collect();
+        let mut kept = KeptObjects::read(pool);
         self.restore_clock(pool, &records)?;
         // Those in the recycle bin apart from the others.
         let (binned, records): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.deleted.is_some());
-        self.restore_bin(&binned, &mut reservations);
+        self.restore_bin(&binned, &mut kept);
         let mut known = self.known.lock();
         // A volume that was known keeps its object, which hosts may hold.
         let mut before = known.take();
@@ -94,7 +95,7 @@ impl Volumes {
                     volume
                 }
             };
-            volume.restore_reservations(reservations.remove(&key(record.id)));
+            kept.restore(&volume);
             known.insert(volume);
         }
         // What the catalog no longer has was deleted.
@@ -108,14 +109,14 @@ impl Volumes {
     }
 
     /// Takes over which volumes are in the recycle bin.
-    fn restore_bin(&self, records: &[VolumeRecord], reservations: &mut BTreeMap<String, Vec<u8>>) {
+    fn restore_bin(&self, records: &[VolumeRecord], kept: &mut KeptObjects) {
         let mut bin = self.bin.lock();
         let mut before = std::mem::take(&mut *bin);
         for record in records {
             let volume = before.remove(&record.id).unwrap_or_else(|| Arc::new(self.object(record)));
             volume.mark_deleted();
             volume.update(record);
-            volume.restore_reservations(reservations.remove(&key(record.id)));
+            kept.restore(&volume);
             bin.insert(record.id, volume);
         }
     }

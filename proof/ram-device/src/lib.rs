@@ -9,7 +9,7 @@ mod content;
 use content::Content;
 use quoin_base::{ByteRange, Extent};
 use quoin_qos::{Limits, Throttle};
-use quoin_volume::{BlockDevice, DeviceError, Instruments, Provisioning, Thresholds};
+use quoin_volume::{BlockDevice, DeviceError, Instruments, Kept, Provisioning, Thresholds};
 use quoin_world::{Buf, Event, Mutex, Slice};
 use std::{
     future::poll_fn,
@@ -45,7 +45,7 @@ pub struct RamDevice {
     held: AtomicBool,
     released: Event,
     unmapped: Mutex<Vec<ByteRange>>,
-    reservations: Mutex<Option<Vec<u8>>>,
+    kept: Mutex<[Option<Vec<u8>>; 2]>,
     throttle: Arc<Throttle>,
 }
 
@@ -70,7 +70,7 @@ impl RamDevice {
             held: AtomicBool::new(false),
             released: Event::new(),
             unmapped: Mutex::default(),
-            reservations: Mutex::default(),
+            kept: Mutex::default(),
             throttle: Arc::default(),
         }
     }
@@ -167,7 +167,7 @@ impl RamDevice {
         *self.fault.lock() = fault;
     }
 
-    /// From now on writes wait, or go on.
+    /// From now on writes and unmaps wait, or go on.
     pub fn hold(&self, held: bool) {
         self.held.store(held, Ordering::Release);
         self.released.notify();
@@ -341,13 +341,13 @@ impl BlockDevice for RamDevice {
         Ok(())
     }
 
-    fn kept_reservations(&self) -> Option<Vec<u8>> {
-        self.reservations.lock().clone()
+    fn kept(&self, what: Kept) -> Option<Vec<u8>> {
+        self.kept.lock()[what as usize].clone()
     }
 
-    async fn keep_reservations(&self, reservations: Option<Vec<u8>>) -> Result<(), DeviceError> {
+    async fn keep(&self, what: Kept, bytes: Option<Vec<u8>>) -> Result<(), DeviceError> {
         self.admit(ByteRange::new(0, 0))?;
-        *self.reservations.lock() = reservations;
+        self.kept.lock()[what as usize] = bytes;
         Ok(())
     }
 
@@ -360,6 +360,7 @@ impl BlockDevice for RamDevice {
     async fn unmap(&self, range: ByteRange) -> Result<(), DeviceError> {
         self.unmapped.lock().push(range);
         self.admit_blocks(range)?;
+        self.released.until(|| (!self.held.load(Ordering::Acquire)).then_some(())).await;
         self.content.lock().unmap(range);
         Ok(())
     }

@@ -1,12 +1,16 @@
-//! Reservations that survive a restart go with their volume, and with nothing else.
+//! Reservations and settings that survive a restart go with their volume, and with nothing else.
 
 use crate::rig::{Rig, create, snapshot};
 use quoin_pool::Transaction;
-use quoin_volume::{BlockDevice, RESERVATIONS_OBJECT, Recovery};
+use quoin_volume::{BlockDevice, Kept, RESERVATIONS_OBJECT, Recovery, SETTINGS_OBJECT};
 use std::time::Duration;
 
 fn kept() -> Option<Vec<u8>> {
     Some(br#"{"version":1}"#.to_vec())
+}
+
+fn settings() -> Option<Vec<u8>> {
+    Some(br#"{"version":1,"write_protect":true}"#.to_vec())
 }
 
 #[test]
@@ -15,17 +19,18 @@ fn they_are_there_when_the_pool_is_opened_again() {
     let volumes = rig.volumes.clone();
     let volume = rig.run(async move {
         let volume = create(&volumes, "v1").await;
-        volume.keep_reservations(kept()).await.unwrap();
+        volume.keep(Kept::Reservations, kept()).await.unwrap();
+        volume.keep(Kept::Settings, settings()).await.unwrap();
         // A snapshot is another volume, which nobody reserved.
-        assert_eq!(snapshot(&volumes, &volume, "s1").await.kept_reservations(), None);
+        assert_eq!(snapshot(&volumes, &volume, "s1").await.kept(Kept::Reservations), None);
         volume
     });
     rig.open();
-    assert_eq!(volume.kept_reservations(), kept());
+    assert_eq!((volume.kept(Kept::Reservations), volume.kept(Kept::Settings)), (kept(), settings()));
     let again = volume.clone();
-    rig.run(async move { again.keep_reservations(None).await.unwrap() });
+    rig.run(async move { again.keep(Kept::Reservations, None).await.unwrap() });
     rig.open();
-    assert_eq!(volume.kept_reservations(), None);
+    assert_eq!((volume.kept(Kept::Reservations), volume.kept(Kept::Settings)), (None, settings()));
 }
 
 #[test]
@@ -34,13 +39,14 @@ fn they_go_with_the_volume() {
     let (volumes, slot) = (rig.volumes.clone(), rig.slot.clone());
     rig.run(async move {
         let volume = create(&volumes, "v1").await;
-        volume.keep_reservations(kept()).await.unwrap();
+        volume.keep(Kept::Reservations, kept()).await.unwrap();
+        volume.keep(Kept::Settings, settings()).await.unwrap();
         let pool = slot.get().unwrap();
         assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 1);
         volumes.delete(std::slice::from_ref(&volume), Transaction::new()).await.unwrap();
-        assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 0);
+        assert_eq!(pool.list(RESERVATIONS_OBJECT).len() + pool.list(SETTINGS_OBJECT).len(), 0);
         // Whoever is late leaves nothing behind.
-        assert!(volume.keep_reservations(kept()).await.is_err());
+        assert!(volume.keep(Kept::Reservations, kept()).await.is_err());
         assert_eq!(pool.list(RESERVATIONS_OBJECT).len(), 0);
     });
 }
@@ -51,7 +57,7 @@ fn they_come_back_with_a_volume_from_the_recycle_bin() {
     let volumes = rig.volumes.clone();
     let volume = rig.run(async move {
         let volume = create(&volumes, "v1").await;
-        volume.keep_reservations(kept()).await.unwrap();
+        volume.keep(Kept::Reservations, kept()).await.unwrap();
         let keep = Duration::from_secs(60);
         volumes.discard(std::slice::from_ref(&volume), keep, None, Transaction::new()).await.unwrap();
         volume
@@ -60,6 +66,6 @@ fn they_come_back_with_a_volume_from_the_recycle_bin() {
     let volumes = rig.volumes.clone();
     rig.run(async move {
         let again = volumes.recover(&volume, Recovery::default(), Transaction::new()).await.unwrap();
-        assert_eq!(again.kept_reservations(), kept());
+        assert_eq!(again.kept(Kept::Reservations), kept());
     });
 }
