@@ -340,11 +340,12 @@ impl Cdb {
 
     fn mode_select(&self) -> Result<Command, Sense> {
         let parameter_bytes = self.length_6_or_10();
-        // Nothing can be saved, and pages have the standard's form.
-        if self.has(1, bit::SAVE_PAGES) || parameter_bytes > 0 && !self.has(1, bit::PAGE_FORMAT) {
+        // Pages have the standard's form.
+        if parameter_bytes > 0 && !self.has(1, bit::PAGE_FORMAT) {
             return INVALID_FIELD;
         }
-        Ok(Command::ModeSelect(ModeSelect { long: self.form == Form::Bytes10, parameter_bytes }))
+        let (saves, long) = (self.has(1, bit::SAVE_PAGES), self.form == Form::Bytes10);
+        Ok(Command::ModeSelect(ModeSelect { saves, long, parameter_bytes }))
     }
 
     fn maintenance_in(&self) -> Result<Command, Sense> {

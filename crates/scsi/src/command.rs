@@ -48,6 +48,8 @@ pub struct ModeSense {
 /// MODE SELECT 6 or 10.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModeSelect {
+    /// SP: what the modes become is saved.
+    pub saves: bool,
     /// The 10-byte form, with its longer header.
     pub long: bool,
     /// PARAMETER LIST LENGTH.

@@ -1,7 +1,7 @@
 //! MODE SENSE, MODE SELECT and the mode pages (SPC-4 §6.11, §7.5; SBC-3 §6.4).
 //!
-//! Two things may be changed, for all initiators of a unit: D_SENSE and SWP of the control page. Nothing is saved:
-//! a reset of the unit brings both back to 0.
+//! Two things may be changed and saved, for all initiators of a unit: D_SENSE and SWP of the control
+//! page. A reset of the unit brings back what was saved last, or 0.
 
 use crate::{
     command::{ModeSelect, ModeSense},
@@ -106,23 +106,31 @@ fn provisioning(geometry: Geometry, thresholds: &[u64]) -> Vec<u8> {
 const DPOFUA: u8 = 0x10;
 /// WP: writes are refused.
 const WP: u8 = 0x80;
-/// PS or SPF in a page's first byte.
+/// PS in a page's first byte: the page can be saved.
+const PS: u8 = 0x80;
+/// SPF in a page's first byte: it is one of several subpages.
 const SPF: u8 = 0x40;
 
 impl Page {
     fn header(&self) -> Vec<u8> {
         let len = self.default.len();
+        let first = self.code | if self.is_savable() { PS } else { 0 };
         match self.subpage {
-            0 => vec![self.code, len as u8],
-            subpage => vec![self.code | SPF, subpage, (len >> 8) as u8, len as u8],
+            0 => vec![first, len as u8],
+            subpage => vec![first | SPF, subpage, (len >> 8) as u8, len as u8],
         }
+    }
+
+    /// What may be changed can be saved.
+    fn is_savable(&self) -> bool {
+        !self.changeable.is_empty()
     }
 
     fn mask(&self, at: usize) -> u8 {
         self.changeable.get(at).copied().unwrap_or(0)
     }
 
-    fn current(&self, modes: Modes) -> Vec<u8> {
+    fn with(&self, modes: Modes) -> Vec<u8> {
         let mut bytes = self.default.clone();
         if (self.code, self.subpage) == (CONTROL, 0) {
             bytes[0] |= if modes.descriptor_sense { D_SENSE } else { 0 };
@@ -150,18 +158,20 @@ pub(crate) fn sense(
     unit: &Unit<'_>,
 ) -> Result<Vec<u8>, Sense> {
     // Which pages, and which of their values.
-    if request.page_control == SAVED {
-        return Err(Sense::SAVING_NOT_SUPPORTED);
-    }
     let wanted = |page: &&Page| {
         (request.page == ALL || page.code == request.page)
             && (request.subpage == ALL_SUBPAGES || page.subpage == request.subpage)
     };
     let mut shown = Vec::new();
     for page in pages(geometry, thresholds).iter().filter(wanted) {
+        // Among all pages, one that cannot be saved is shown as it always is.
+        if request.page_control == SAVED && request.page != ALL && !page.is_savable() {
+            return Err(Sense::SAVING_NOT_SUPPORTED);
+        }
         shown.extend(page.header());
         match request.page_control {
-            CURRENT => shown.extend(page.current(unit.modes)),
+            CURRENT => shown.extend(page.with(unit.modes)),
+            SAVED => shown.extend(page.with(unit.saved)),
             CHANGEABLE => shown.extend((0..page.default.len()).map(|at| page.mask(at))),
             _ => shown.extend(&page.default),
         }
@@ -241,7 +251,7 @@ pub fn mode_select(
             return Err(INVALID);
         }
         let given = &given[header.len()..];
-        let current = page.current(modes);
+        let current = page.with(modes);
         if (0..current.len()).any(|at| (given[at] ^ current[at]) & !page.mask(at) != 0) {
             return Err(INVALID);
         }

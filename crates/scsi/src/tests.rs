@@ -36,7 +36,7 @@ fn run_with(
     read_only: bool,
 ) -> Reply {
     let port = Port { target_name: "iqn.2026-11.test:t".into(), group: 1 };
-    let unit = Unit { port: &port, modes, read_only };
+    let unit = Unit { port: &port, modes, saved: WRITE_PROTECT, read_only };
     let checked = Command::parse(cdb).and_then(|command| {
         let transfer = command.transfer(Geometry::of(device))?;
         unit.check_protection(&command)?;
@@ -229,7 +229,7 @@ fn thresholds_of_space_are_shown_where_the_standard_has_them() {
         assert_eq!(sense(1, 0x1C, 2)[8..], [0; 36], "nothing of it may be changed");
         assert_eq!(sense(0, 1, 0)[4..14], [1, 10, 0xC0, 0, 0, 0, 0, 0x80, 0, 0], "LBPERE");
         // Selecting what is there already changes nothing.
-        let request = ModeSelect { long: false, parameter_bytes: page.len() as u32 };
+        let request = ModeSelect { saves: false, long: false, parameter_bytes: page.len() as u32 };
         let list = [&[0, 0, 0, 0], &page[4..]].concat();
         let bytes = device.thresholds().map(Thresholds::bytes);
         let select = |list: &[u8], thresholds: Option<&[u64]>| {
@@ -298,24 +298,38 @@ fn mode_pages_are_selected_by_page_and_subpage() {
     let control = |pc: u8, modes: Modes| {
         data_of(&run_with(&device, &[0x1A, 8, pc << 6 | 0x0A, 0, 255, 0], &[], 255, modes, false))
     };
-    assert_eq!(control(0, Modes::default())[4..9], [0x0A, 10, 0x22, 0x10, 0]);
+    assert_eq!(control(0, Modes::default())[4..9], [0x8A, 10, 0x22, 0x10, 0], "PS");
     assert_eq!(control(0, DESCRIPTOR_SENSE)[6], 0x26);
     assert_eq!((control(0, WRITE_PROTECT)[8], control(0, WRITE_PROTECT)[2]), (8, 0x90));
-    assert_eq!(control(1, WRITE_PROTECT)[4..16], [0x0A, 10, 4, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(control(1, WRITE_PROTECT)[4..16], [0x8A, 10, 4, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(control(2, WRITE_PROTECT)[8], 0);
+    let saved = control(3, DESCRIPTOR_SENSE);
+    assert_eq!((saved[2], &saved[4..9]), (0x10, &[0x8A, 10, 0x22, 0x10, 8][..]), "what is saved");
+    // Without DBD, and of all pages: those that cannot be saved are shown as they are.
+    let all = data_of(&run(&device, &[0x1A, 0, 0xC0 | 0x3F, 0xFF, 255, 0], &[], 255));
+    let current = data_of(&run(&device, &[0x1A, 0, 0x3F, 0xFF, 255, 0], &[], 255));
+    let differs: Vec<usize> = (0..all.len()).filter(|at| all[*at] != current[*at]).collect();
+    assert_eq!((all.len(), all[3], differs), (current.len(), 8, vec![48]));
+    for (page, subpage) in [(1, 0), (8, 0), (0x1C, 0), (0x0A, 1), (0x0A, 0xFF)] {
+        let reply = run(&device, &[0x5A, 8, 0xC0 | page, subpage, 0, 0, 0, 0, 255, 0], &[], 255);
+        assert_eq!(reply.sense, Some(Sense::SAVING_NOT_SUPPORTED), "{page:#x}/{subpage:#x}");
+    }
 }
 
 #[test]
 fn mode_select_changes_what_may_be_changed_and_nothing_else() {
     let geometry = Geometry { size_bytes: 64 * 512, block_bytes: 512, provisioning: Provisioning::Thin };
     let select = |list: &[u8]| {
-        let request = ModeSelect { long: false, parameter_bytes: list.len() as u32 };
+        let request = ModeSelect { saves: false, long: false, parameter_bytes: list.len() as u32 };
         mode_select(&request, list, geometry, None, Modes::default())
     };
-    let control = [0x0A, 10, 0x26, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
+    let mut control = [0x0A, 10, 0x26, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
     let with = |page: &[u8]| [&[0, 0, 0, 0][..], page].concat();
     assert_eq!(select(&[]), Ok(Modes::default()));
     assert_eq!(select(&with(&[])), Ok(Modes::default()));
+    assert_eq!(select(&with(&control)), Ok(DESCRIPTOR_SENSE));
+    // PS is reserved here. A host may send back what MODE SENSE returned.
+    control[0] |= 0x80;
     assert_eq!(select(&with(&control)), Ok(DESCRIPTOR_SENSE));
     // What MODE SENSE returned, with the block descriptor, is taken back.
     let mut given = [&[0, 0, 0x10, 8, 0, 0, 0, 64, 0, 0, 2, 0][..], &control].concat();
@@ -337,10 +351,10 @@ fn mode_select_changes_what_may_be_changed_and_nothing_else() {
     assert_eq!(select(&with(&control[..8])), Err(Sense::PARAMETER_LIST_LENGTH_ERROR));
     assert_eq!(select(&[0, 0, 0]), Err(Sense::PARAMETER_LIST_LENGTH_ERROR));
     let list = [vec![0; 8], vec![0x4A, 1, 0, 28, 0, 0, 20], vec![0; 25], control.to_vec()].concat();
-    let long = ModeSelect { long: true, parameter_bytes: list.len() as u32 };
+    let long = ModeSelect { saves: true, long: true, parameter_bytes: list.len() as u32 };
     assert_eq!(mode_select(&long, &list, geometry, None, WRITE_PROTECT), Ok(DESCRIPTOR_SENSE));
     let device = ram(512);
-    assert_eq!(run(&device, &[0x15, 0x11, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+    assert_eq!(run(&device, &[0x15, 0x01, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
     assert_eq!(run(&device, &[0x15, 0, 0, 0, 16, 0], &[], 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
 }
 

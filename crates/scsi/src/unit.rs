@@ -27,6 +27,8 @@ pub struct Unit<'a> {
     pub port: &'a Port,
     /// What MODE SELECT has changed.
     pub modes: Modes,
+    /// What of that is saved: it comes back with a reset and with a restart.
+    pub saved: Modes,
     /// It is shown to this host for reading only.
     pub read_only: bool,
 }

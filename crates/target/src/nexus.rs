@@ -9,10 +9,10 @@ use crate::{
 use parking_lot::Mutex;
 use quoin_qos::{Cost, Throttle};
 use quoin_scsi::{
-    Command, Geometry, ModeSelect, Needs, Port, Reply, Sense, Status, Transfer, execute, mode_select,
-    no_unit_inquiry, report_luns, target_port_groups,
+    Command, Geometry, Needs, Port, Reply, Sense, Status, Transfer, execute, no_unit_inquiry, report_luns,
+    target_port_groups,
 };
-use quoin_volume::{BlockDevice, Operation, Provisioning, Thresholds};
+use quoin_volume::{BlockDevice, Operation, Provisioning};
 use quoin_world::{Event, OneShot, OneShotSender, Slice};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -298,21 +298,27 @@ impl<D: BlockDevice> Request<D> {
 
     /// Runs the command with the data the initiator sent; it takes up to `in_limit_bytes`.
     pub async fn run(&self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
+        let reply = match self.command {
+            // NOTE: these take turns with changes that wait until nobody is inside.
+            Command::Sanitize(request) => self.sanitize(request, &data).await,
+            Command::ModeSelect(request) => self.select(&request, &data).await,
+            _ => self.run_inside(data, in_limit_bytes).await,
+        };
+        Reply { descriptor_sense: self.unit.state.modes.get().descriptor_sense, ..reply }
+    }
+
+    async fn run_inside(&self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
         let state = &self.unit.state;
-        if let Command::Sanitize(request) = self.command {
-            return self.sanitize(request, &data).await;
-        }
         // NOTE: looked at again: since it was admitted its data was on the way. What writes counts as inside until it has ended.
         let (nexus, needs) = (&self.nexus.it_nexus, self.command.needs());
         let writing = if needs == Needs::Write { state.enter(nexus) } else { None };
         let is_let = if needs == Needs::Write { writing.is_some() } else { state.lets(nexus, needs) };
         // NOTE: after the command was counted as inside: a SANITIZE waits for those that are.
         if let Some(sense) = state.sanitizing.refusal(Some(&self.command)) {
-            return Reply { descriptor_sense: state.modes.get().descriptor_sense, ..Reply::check(sense) };
+            return Reply::check(sense);
         }
-        let reply = match self.command {
+        match self.command {
             _ if !is_let => Reply::conflict(),
-            Command::ModeSelect(request) => self.select(&request, &data),
             Command::Reserve => self.reserve().await,
             Command::Release => self.release().await,
             Command::PersistentReserveIn { action, allocation } => self.reserve_in(action, allocation),
@@ -335,32 +341,9 @@ impl<D: BlockDevice> Request<D> {
                 self.write_using_token(list_id, parameter_bytes, &data).await
             }
             command => {
-                let (modes, read_only) = (state.modes.get(), self.unit.is_read_only());
-                let unit = quoin_scsi::Unit { port: &self.nexus.port, modes, read_only };
+                let unit = self.unit.unit(&self.nexus.port);
                 execute(command, &*self.unit.device, unit, data, in_limit_bytes).await
             }
-        };
-        Reply { descriptor_sense: state.modes.get().descriptor_sense, ..reply }
-    }
-
-    fn select(&self, request: &ModeSelect, data: &[Slice]) -> Reply {
-        let list = match parameter_list(request.parameter_bytes, data) {
-            Ok(list) => list,
-            Err(sense) => return Reply::check(sense),
-        };
-        let geometry = Geometry::of(&*self.unit.device);
-        let thresholds = self.unit.device.thresholds().map(Thresholds::bytes);
-        let thresholds = thresholds.as_deref();
-        match self.unit.state.modes.change(|modes| mode_select(request, &list, geometry, thresholds, modes)) {
-            Ok(changed) => {
-                // The modes are the same for all sessions: the others learn of the change.
-                if changed {
-                    let unit = self.unit.device.uuid();
-                    self.target.announce(unit, Sense::MODE_PARAMETERS_CHANGED, Some(&*self.nexus));
-                }
-                Reply { wanted_bytes: request.parameter_bytes.into(), ..Reply::good() }
-            }
-            Err(sense) => Reply::check(sense),
         }
     }
 
@@ -487,9 +470,8 @@ impl<D: BlockDevice> Nexus<D> {
         // Range and length are checked before protection, so that a command that can never work is not told
         // of the latter.
         let checked = command.and_then(|command| {
-            let (modes, read_only) = (unit.shown.state.modes.get(), unit.shown.is_read_only());
             let transfer = command.transfer(geometry)?;
-            quoin_scsi::Unit { port: &self.shared.port, modes, read_only }.check_protection(&command)?;
+            unit.shown.unit(&self.shared.port).check_protection(&command)?;
             Ok((command, transfer))
         });
         // Who is kept out by a reservation is not told more, and sends no data.

@@ -101,12 +101,11 @@ impl<D: BlockDevice> Operation<D> {
 impl<D: BlockDevice> Request<D> {
     /// SANITIZE.
     pub(crate) async fn sanitize(&self, request: Sanitize, data: &[Slice]) -> Reply {
-        let reply = match self.try_sanitize(request, data).await {
+        match self.try_sanitize(request, data).await {
             Ok(Some(())) => Reply { wanted_bytes: request.parameter_bytes.into(), ..Reply::good() },
             Ok(None) => Reply::conflict(),
             Err(sense) => Reply::check(sense),
-        };
-        Reply { descriptor_sense: self.unit.state.modes.get().descriptor_sense, ..reply }
+        }
     }
 
     /// Returns `None` if a reservation keeps the nexus out.
@@ -156,8 +155,7 @@ impl<D: BlockDevice> Request<D> {
         if self.unit.device.contents() != self.contents {
             return Err(Sense::MEDIUM_MAY_HAVE_CHANGED);
         }
-        let (modes, read_only) = (self.unit.state.modes.get(), self.unit.is_read_only());
-        quoin_scsi::Unit { port: &self.nexus.port, modes, read_only }.check_protection(&self.command)
+        self.unit.unit(&self.nexus.port).check_protection(&self.command)
     }
 
     /// The operation, once the unit is said to run one.

@@ -2,16 +2,18 @@
 
 use crate::{
     inside::{Entered, Inside},
+    modes::SharedModes,
     reservations::{ItNexus, Refusal, Reservations},
     sanitizing::Sanitizing,
+    settings::Settings,
 };
 use parking_lot::Mutex;
-use quoin_scsi::{Modes, Needs};
+use quoin_scsi::{Needs, Port, Sense};
 use quoin_volume::{BlockDevice, Kept};
 use quoin_world::AsyncMutex;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU8, Ordering},
+    atomic::{AtomicBool, Ordering},
 };
 
 /// What a host may do with a unit.
@@ -38,44 +40,6 @@ impl Access {
     }
 }
 
-/// The modes of a volume.
-#[derive(Default, Debug)]
-pub(crate) struct SharedModes(AtomicU8);
-
-const DESCRIPTOR_SENSE: u8 = 1;
-const WRITE_PROTECT: u8 = 2;
-
-fn unpack(bits: u8) -> Modes {
-    Modes { descriptor_sense: bits & DESCRIPTOR_SENSE != 0, write_protect: bits & WRITE_PROTECT != 0 }
-}
-
-fn pack(modes: Modes) -> u8 {
-    let bit = |set, bit| if set { bit } else { 0 };
-    bit(modes.descriptor_sense, DESCRIPTOR_SENSE) | bit(modes.write_protect, WRITE_PROTECT)
-}
-
-impl SharedModes {
-    pub(crate) fn get(&self) -> Modes {
-        unpack(self.0.load(Ordering::Acquire))
-    }
-
-    pub(crate) fn reset(&self) {
-        self.0.store(pack(Modes::default()), Ordering::Release);
-    }
-
-    /// Makes the modes what `change` says; returns whether they differ from before.
-    pub(crate) fn change<E>(&self, change: impl Fn(Modes) -> Result<Modes, E>) -> Result<bool, E> {
-        let mut before = self.0.load(Ordering::Acquire);
-        loop {
-            let after = pack(change(unpack(before))?);
-            match self.0.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Ok(after != before),
-                Err(now) => before = now,
-            }
-        }
-    }
-}
-
 /// What is known of a volume beside its device, one for all who see it.
 pub(crate) struct UnitState {
     pub(crate) modes: SharedModes,
@@ -85,7 +49,9 @@ pub(crate) struct UnitState {
     restricts: AtomicBool,
     /// Requests that write and are being executed.
     inside: Inside,
-    /// Held by the one who changes reservations; only the end of a RESERVE does not wait for it.
+    /// Held by the one who changes reservations or settings; only the end of a RESERVE does not wait for it.
+    ///
+    /// Who holds it may wait until nobody is inside any more, so nobody who is inside takes it.
     pub(crate) changing: AsyncMutex,
 }
 
@@ -105,14 +71,42 @@ impl UnitState {
                 Reservations::unreadable()
             }
         };
+        let settings = Self::kept_settings(device);
         Self {
-            modes: SharedModes::default(),
+            modes: SharedModes::new(settings.modes),
             sanitizing: Sanitizing::default(),
             restricts: AtomicBool::new(!reservations.is_open()),
             reservations: Mutex::new(reservations),
             inside: Inside::default(),
             changing: AsyncMutex::new(),
         }
+    }
+
+    /// What the device keeps of the settings. What cannot be read is no reason to keep hosts out.
+    fn kept_settings(device: &impl BlockDevice) -> Settings {
+        let kept = device.kept(Kept::Settings).map(|bytes| Settings::from_kept(&bytes));
+        kept.transpose().map(Option::unwrap_or_default).unwrap_or_else(|why| {
+            let volume = device.name();
+            tracing::warn!(volume, why, "its saved settings cannot be read: it has those by default");
+            Settings::default()
+        })
+    }
+
+    /// What the device keeps, or would if anything differed from the default.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { modes: self.modes.saved() }
+    }
+
+    /// Hardens the settings. To be called by the one who changes them.
+    pub(crate) async fn keep(&self, device: &impl BlockDevice, settings: Settings) -> Result<(), Sense> {
+        let kept = settings.to_keep();
+        // NOTE: compared with what the device has, which may be what cannot be read.
+        if device.kept(Kept::Settings) != kept {
+            let hardened = device.keep(Kept::Settings, kept).await;
+            hardened.map_err(|error| Sense::of_device(&error, device.block_bytes()))?;
+        }
+        self.modes.set_saved(settings.modes);
+        Ok(())
     }
 
     /// Whether its reservations let a nexus do what needs this.
@@ -163,7 +157,7 @@ impl UnitState {
 
     /// Whether it would be the same if it were made anew.
     pub(crate) fn is_plain(&self) -> bool {
-        self.modes.get() == Modes::default()
+        self.modes.get() == self.modes.saved()
             && self.sanitizing.is_idle()
             && self.reservations.lock().is_empty()
     }
@@ -180,6 +174,12 @@ impl<D: BlockDevice> Shown<D> {
     /// Whether the host may not write: by its mapping, or because nobody may.
     pub(crate) fn is_read_only(&self) -> bool {
         self.access.is_read_only(&*self.device)
+    }
+
+    /// The unit, as commands through a port see it.
+    pub(crate) fn unit<'a>(&self, port: &'a Port) -> quoin_scsi::Unit<'a> {
+        let (modes, saved) = (self.state.modes.get(), self.state.modes.saved());
+        quoin_scsi::Unit { port, modes, saved, read_only: self.is_read_only() }
     }
 }
 

@@ -83,7 +83,7 @@ fn one(unit: &RamDevice, modes: &mut Modes, cdb: &[u8; 16], data: &[u8], limit_b
 
 fn outcome(command: Command, unit: &RamDevice, modes: Modes, data: Vec<Slice>, limit_bytes: u64) -> Reply {
     let port = Port { target_name: "iqn.2026-11.test:t".into(), group: 1 };
-    let known = Unit { port: &port, modes, read_only: false };
+    let known = Unit { port: &port, modes, saved: modes, read_only: false };
     let future = pin!(execute(command, unit, known, data, limit_bytes));
     match { future }.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(reply) => reply,
