@@ -82,7 +82,7 @@ impl<D: BlockDevice> Request<D> {
         let after = after.map_err(Refusal::Sense)?;
         // NOTE: hardened first: if that fails, nothing has changed.
         let saved = if request.saves { after } else { settings.modes };
-        state.keep(device, Settings { modes: saved }).await.map_err(Refusal::Sense)?;
+        state.keep(device, Settings { modes: saved, ..settings }).await.map_err(Refusal::Sense)?;
         state.modes.set(after);
         // The modes are the same for all sessions: the others learn of the change.
         if (after, saved) != (before, settings.modes) {

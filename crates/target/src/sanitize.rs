@@ -2,15 +2,22 @@
 //! unit meanwhile.
 //!
 //! The operation is not a part of the command that began it: it goes on when the command is
-//! aborted, the unit is reset or the session ends. Only the end of the process ends it; it is not
-//! resumed.
+//! aborted, the unit is reset or the session ends. Only the end of the process ends it: it is not
+//! resumed, and the unit has failed when it is served again.
 //!
 //! Invariants:
 //! 1. At most one operation of a unit runs.
 //! 2. No write that was let in before an operation began ends after its first change.
-//! 3. An operation that does not reach its end leaves the unit failed.
+//! 3. An operation that does not reach its end leaves the unit failed, after a restart too: that it
+//!    has begun is hardened before its first change, and that it has ended after its last one.
 
-use crate::{Request, nexus::parameter_list, sanitizing::Phase, unit::UnitState};
+use crate::{
+    Request,
+    nexus::parameter_list,
+    sanitizing::Phase,
+    settings::{Completion, Settings},
+    unit::UnitState,
+};
 use quoin_base::{ByteRange, MIB};
 use quoin_scsi::{Overwrite, Reply, Sanitize, SanitizeAction, Sense};
 use quoin_volume::{BlockDevice, DeviceError};
@@ -48,13 +55,25 @@ impl<D: BlockDevice> Operation<D> {
     async fn run(mut self) {
         let volume = self.device.name();
         tracing::info!(volume, "a host has the volume sanitized");
-        match self.all().await {
-            Ok(()) => {
-                self.outcome = Phase::Idle;
-                tracing::info!(volume, "the volume is sanitized");
-            }
-            Err(error) => tracing::warn!(volume, %error, "the volume is not sanitized: hosts are kept out"),
+        if let Err(error) = self.all().await {
+            tracing::warn!(volume, %error, "the volume is not sanitized: hosts are kept out");
+        } else if let Err(sense) = self.note_end().await {
+            tracing::warn!(
+                volume,
+                ?sense,
+                "it cannot be hardened that a SANITIZE has ended: hosts are kept out"
+            );
+        } else {
+            self.outcome = Phase::Idle;
+            tracing::info!(volume, "the volume is sanitized");
         }
+    }
+
+    /// Hardens that the operation has come to its end.
+    async fn note_end(&self) -> Result<(), Sense> {
+        let _turn = self.state.changing.lock().await;
+        let settings = Settings { sanitize: None, ..self.state.settings() };
+        self.state.keep(&*self.device, settings).await
     }
 
     async fn all(&self) -> Result<(), DeviceError> {
@@ -128,16 +147,21 @@ impl<D: BlockDevice> Request<D> {
         if let Some(sense) = state.sanitizing.refusal_of_another(&request) {
             return Err(sense);
         }
+        let settings = state.settings();
         let Some(work) = work else {
+            state.keep(&**device, Settings { sanitize: None, ..settings }).await?;
             state.sanitizing.set(Phase::Idle);
             return Ok(Some(()));
         };
         self.check_unit()?;
+        // NOTE: hardened before anything is changed, or answered.
+        let completion = Completion::of(request.unrestricted);
+        state.keep(&**device, Settings { sanitize: Some(completion), ..settings }).await?;
         let waits = (!request.immediate).then_some(self.nexus.id);
         state.sanitizing.set(Phase::Running { progress: 0, waits });
         drop(turn);
         // What cannot go on by itself ends before it is answered, whatever IMMED says.
-        let is_apart = match self.target.carry_on(self.operation(work, request.unrestricted)) {
+        let is_apart = match self.target.carry_on(self.operation(work, completion)) {
             Ok(()) => true,
             Err(task) => {
                 task.await;
@@ -159,13 +183,13 @@ impl<D: BlockDevice> Request<D> {
     }
 
     /// The operation, once the unit is said to run one.
-    fn operation(&self, work: Work, unrestricted: bool) -> Task {
+    fn operation(&self, work: Work, completion: Completion) -> Task {
         let operation = Operation {
             device: self.unit.device.clone(),
             state: self.unit.state.clone(),
             work,
             contents: self.contents,
-            outcome: Phase::Failed { unrestricted },
+            outcome: Phase::Failed(completion),
         };
         Box::pin(async move {
             {

@@ -1,5 +1,6 @@
 //! How far SANITIZE has come with a unit, and which commands the unit refuses meanwhile.
 
+use crate::settings::Completion;
 use parking_lot::Mutex;
 use quoin_scsi::{Command, Sanitize, SanitizeAction, Sense};
 use quoin_world::Event;
@@ -16,10 +17,8 @@ pub(crate) enum Phase {
         progress: u16,
         waits: Option<SessionId>,
     },
-    /// The last operation failed. `unrestricted`: EXIT FAILURE MODE is allowed.
-    Failed {
-        unrestricted: bool,
-    },
+    /// The last operation failed.
+    Failed(Completion),
 }
 
 /// The operation of a unit, one for all who see it.
@@ -28,15 +27,27 @@ pub(crate) struct Sanitizing {
     /// As the phase says: most requests look at nothing else.
     is_idle: AtomicBool,
     changed: Event,
-}
-
-impl Default for Sanitizing {
-    fn default() -> Self {
-        Self { phase: Mutex::new(Phase::Idle), is_idle: AtomicBool::new(true), changed: Event::new() }
-    }
+    /// What the device keeps: there from before the first change until all is done.
+    kept: Mutex<Option<Completion>>,
 }
 
 impl Sanitizing {
+    /// As after a restart: an operation that has not come to its end has failed.
+    pub(crate) fn from_kept(kept: Option<Completion>) -> Self {
+        let phase = kept.map_or(Phase::Idle, Phase::Failed);
+        let is_idle = AtomicBool::new(phase == Phase::Idle);
+        Self { phase: Mutex::new(phase), is_idle, changed: Event::new(), kept: Mutex::new(kept) }
+    }
+
+    pub(crate) fn kept(&self) -> Option<Completion> {
+        *self.kept.lock()
+    }
+
+    /// To be called when it is hardened.
+    pub(crate) fn set_kept(&self, kept: Option<Completion>) {
+        *self.kept.lock() = kept;
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.is_idle.load(SeqCst)
     }
@@ -49,7 +60,7 @@ impl Sanitizing {
         match *self.phase.lock() {
             Phase::Idle => None,
             Phase::Running { progress, .. } => Some(Sense::SANITIZE_IN_PROGRESS.with_progress(progress)),
-            Phase::Failed { .. } => Some(Sense::SANITIZE_COMMAND_FAILED),
+            Phase::Failed(_) => Some(Sense::SANITIZE_COMMAND_FAILED),
         }
     }
 
@@ -72,11 +83,11 @@ impl Sanitizing {
     pub(crate) fn refusal_of_another(&self, request: &Sanitize) -> Option<Sense> {
         let exits = request.action == SanitizeAction::ExitFailureMode;
         match *self.phase.lock() {
-            Phase::Failed { unrestricted: false } if exits || request.unrestricted => {
+            Phase::Failed(Completion::Restricted) if exits || request.unrestricted => {
                 Some(Sense::INVALID_FIELD_IN_CDB)
             }
             Phase::Running { progress, .. } => Some(Sense::SANITIZE_IN_PROGRESS.with_progress(progress)),
-            Phase::Idle | Phase::Failed { .. } => None,
+            Phase::Idle | Phase::Failed(_) => None,
         }
     }
 
@@ -111,7 +122,7 @@ impl Sanitizing {
     pub(crate) async fn end(&self, session: SessionId) -> Result<(), Sense> {
         let ended = || match *self.phase.lock() {
             Phase::Running { waits, .. } if waits == Some(session) => None,
-            Phase::Failed { .. } => Some(Err(Sense::SANITIZE_COMMAND_FAILED)),
+            Phase::Failed(_) => Some(Err(Sense::SANITIZE_COMMAND_FAILED)),
             // Let go: nobody hears the answer.
             Phase::Running { progress, .. } => Some(Err(Sense::SANITIZE_IN_PROGRESS.with_progress(progress))),
             Phase::Idle => Some(Ok(())),

@@ -74,7 +74,7 @@ impl UnitState {
         let settings = Self::kept_settings(device);
         Self {
             modes: SharedModes::new(settings.modes),
-            sanitizing: Sanitizing::default(),
+            sanitizing: Sanitizing::from_kept(settings.sanitize),
             restricts: AtomicBool::new(!reservations.is_open()),
             reservations: Mutex::new(reservations),
             inside: Inside::default(),
@@ -85,16 +85,20 @@ impl UnitState {
     /// What the device keeps of the settings. What cannot be read is no reason to keep hosts out.
     fn kept_settings(device: &impl BlockDevice) -> Settings {
         let kept = device.kept(Kept::Settings).map(|bytes| Settings::from_kept(&bytes));
-        kept.transpose().map(Option::unwrap_or_default).unwrap_or_else(|why| {
-            let volume = device.name();
+        let volume = device.name();
+        let settings = kept.transpose().map(Option::unwrap_or_default).unwrap_or_else(|why| {
             tracing::warn!(volume, why, "its saved settings cannot be read: it has those by default");
             Settings::default()
-        })
+        });
+        if settings.sanitize.is_some() {
+            tracing::warn!(volume, "a SANITIZE of it did not come to its end: hosts are kept out");
+        }
+        settings
     }
 
     /// What the device keeps, or would if anything differed from the default.
     pub(crate) fn settings(&self) -> Settings {
-        Settings { modes: self.modes.saved() }
+        Settings { modes: self.modes.saved(), sanitize: self.sanitizing.kept() }
     }
 
     /// Hardens the settings. To be called by the one who changes them.
@@ -106,6 +110,7 @@ impl UnitState {
             hardened.map_err(|error| Sense::of_device(&error, device.block_bytes()))?;
         }
         self.modes.set_saved(settings.modes);
+        self.sanitizing.set_kept(settings.sanitize);
         Ok(())
     }
 

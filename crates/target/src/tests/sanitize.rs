@@ -6,7 +6,7 @@ use crate::{Access, Admission, Nexus, Target};
 use parking_lot::Mutex;
 use quoin_ram_device::RamDevice;
 use quoin_scsi::{Reply, Sense, Status};
-use quoin_volume::{BlockDevice, DeviceError};
+use quoin_volume::{BlockDevice, DeviceError, Kept};
 use quoin_world::{Slice, Task};
 use std::{pin::pin, sync::Arc, task::Poll};
 use uuid::Uuid;
@@ -188,11 +188,14 @@ fn its_command_waits_for_it_until_nobody_hears_the_answer() {
 
 #[test]
 fn a_failure_keeps_everybody_out_until_it_is_made_good() {
-    let (_target, device, [mut nexus, mut other]) = unit(false);
+    let (target, device, [mut nexus, mut other]) = unit(false);
+    let tasks = apart(&target);
     let failed = Some(Sense::SANITIZE_COMMAND_FAILED);
+    let end = || assert!(poll(tasks.lock().pop().unwrap()).is_ready());
     let fail = |nexus: &mut Nexus<RamDevice>, flags: u8| {
+        assert_eq!(overwrite(nexus, IMMED | flags, 1, &[7]).status, Status::Good);
         device.fail(Some(DeviceError::NoSpace { volume: "ram".into() }));
-        assert_eq!(overwrite(nexus, flags, 1, &[7]).sense, failed);
+        end();
         device.fail(None);
     };
     fail(&mut nexus, 0);
@@ -202,12 +205,82 @@ fn a_failure_keeps_everybody_out_until_it_is_made_good() {
     let invalid = Some(Sense::INVALID_FIELD_IN_CDB);
     assert_eq!(send(&mut other, &cdb(EXIT_FAILURE_MODE, 0), &[]).sense, invalid);
     assert_eq!(send(&mut other, &cdb(AUSE | BLOCK_ERASE, 0), &[]).sense, invalid);
-    assert_eq!(send(&mut other, &cdb(BLOCK_ERASE, 0), &[]).status, Status::Good);
+    assert_eq!(send(&mut other, &cdb(IMMED | BLOCK_ERASE, 0), &[]).status, Status::Good);
+    end();
     assert_eq!(sense(&mut nexus, 7), None);
     fail(&mut nexus, AUSE);
     assert_eq!(sense(&mut other, 7), failed);
     assert_eq!(send(&mut other, &cdb(EXIT_FAILURE_MODE, 0), &[]).status, Status::Good);
     assert_eq!(sense(&mut nexus, 7), None);
+}
+
+/// A session with the unit after a restart.
+fn restarted(device: &Arc<RamDevice>) -> (Arc<Target<RamDevice>>, Nexus<RamDevice>) {
+    let target = one_host();
+    target.map("h", lun(7), device.clone(), Access::ReadWrite).unwrap();
+    let mut nexus = connect(&target, HOST, 1);
+    assert_eq!(sense(&mut nexus, 7), Some(Sense::POWER_ON_OCCURRED));
+    (target, nexus)
+}
+
+#[test]
+fn after_a_restart_in_the_middle_it_has_failed() {
+    let (_, device, _) = unit(true);
+    let failed = Some(Sense::SANITIZE_COMMAND_FAILED);
+    for flags in [0, AUSE] {
+        let (target, mut nexus) = restarted(&device);
+        let tasks = apart(&target);
+        assert_eq!(overwrite(&mut nexus, IMMED | flags, 1, &[7]).status, Status::Good);
+        // As soon as the command is answered, and until the last block is written.
+        for _ in 0..4 {
+            assert!(device.kept(Kept::Settings).is_some());
+            let (_target, mut nexus) = restarted(&device);
+            assert_eq!((sense(&mut nexus, 7), ask(&mut nexus, 7, &WRITE_10).sense), (failed, failed));
+            assert_eq!(ask(&mut nexus, 7, &[0x12, 0, 0, 0, 36, 0]).status, Status::Good);
+            assert!(poll(tasks.lock().last_mut().unwrap()).is_pending());
+        }
+        let (_target, mut nexus) = restarted(&device);
+        let exit = send(&mut nexus, &cdb(EXIT_FAILURE_MODE, 0), &[]);
+        if flags == AUSE {
+            assert_eq!(exit.status, Status::Good);
+        } else {
+            assert_eq!(exit.sense, Some(Sense::INVALID_FIELD_IN_CDB));
+            assert_eq!(send(&mut nexus, &cdb(BLOCK_ERASE, 0), &[]).status, Status::Good);
+        }
+        assert_eq!((sense(&mut nexus, 7), device.kept(Kept::Settings)), (None, None));
+        assert_eq!(sense(&mut restarted(&device).1, 7), None);
+    }
+}
+
+#[test]
+fn its_beginning_and_its_end_are_hardened_or_it_has_failed() {
+    let (target, device, [mut nexus, _]) = unit(false);
+    let offline = || Some(DeviceError::Offline { volume: "ram".into(), reason: "test".into() });
+    // What cannot be begun changes nothing.
+    device.fail(offline());
+    assert_eq!(send(&mut nexus, &cdb(BLOCK_ERASE, 0), &[]).sense, Some(Sense::BECOMING_READY));
+    device.fail(None);
+    assert_eq!((sense(&mut nexus, 7), device.byte(0)), (None, 0xEE));
+    // Saved modes stay saved.
+    let list = [0, 0, 0, 0, 0x0A, 10, 0x26, 0x10, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0];
+    assert_eq!(send(&mut nexus, &[0x15, 0x11, 0, 0, 16, 0], &list).status, Status::Good);
+    let modes = device.kept(Kept::Settings);
+    let tasks = apart(&target);
+    device.hold(true);
+    assert_eq!(send(&mut nexus, &cdb(IMMED | AUSE | BLOCK_ERASE, 0), &[]).status, Status::Good);
+    let mut task = tasks.lock().pop().unwrap();
+    assert!(poll(&mut task).is_pending());
+    device.fail(offline());
+    device.hold(false);
+    assert!(poll(&mut task).is_ready());
+    let failed = Some(Sense::SANITIZE_COMMAND_FAILED);
+    assert_eq!((sense(&mut nexus, 7), device.byte(0)), (failed, 0));
+    // Nor can the failure be left before that is hardened.
+    assert_eq!(send(&mut nexus, &cdb(EXIT_FAILURE_MODE, 0), &[]).sense, Some(Sense::BECOMING_READY));
+    assert_eq!(sense(&mut nexus, 7), failed);
+    device.fail(None);
+    assert_eq!(send(&mut nexus, &cdb(EXIT_FAILURE_MODE, 0), &[]).status, Status::Good);
+    assert_eq!((sense(&mut nexus, 7), device.kept(Kept::Settings)), (None, modes));
 }
 
 #[test]
