@@ -11,7 +11,7 @@ use crate::{
     qos_record::Qos,
     reserve_watch::Reserves,
     schedule_list::read_schedules,
-    space::Found,
+    space::{Found, taken_bytes},
 };
 use futures_util::future::select;
 use quoin_api::Severity;
@@ -143,7 +143,10 @@ impl Array {
     pub(crate) fn watch_space(&self, stats: &PoolStats) {
         let mut watch = self.space();
         let found = watch.look(stats);
-        self.catalog().thresholds().set(watch.thresholds_bytes(stats));
+        let thresholds = self.catalog().thresholds();
+        thresholds.set(watch.thresholds_bytes(stats));
+        let used_bytes = taken_bytes(stats);
+        thresholds.note_space(used_bytes, stats.usable_bytes.saturating_sub(used_bytes));
         drop(watch);
         if let Some(Found { severity, text, is_rise }) = found {
             self.log().record(severity, self.pool_name(), text);

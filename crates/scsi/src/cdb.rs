@@ -1,7 +1,7 @@
 //! Command descriptor blocks to typed commands.
 
 use crate::{
-    command::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, ReportOpcodes},
+    command::{Bytchk, Command, Extent, LogSelect, LogSense, ModeSelect, ModeSense, ReportOpcodes},
     extended_copy::CopyResults,
     opcode::{self, Form, service_action},
     persistent_reserve::{ReserveAction, ReserveIn, ReserveOut},
@@ -26,6 +26,9 @@ mod bit {
     pub(super) const PAGE_FORMAT: u8 = 0x10;
     /// SEND DIAGNOSTIC.
     pub(super) const SELFTEST: u8 = 0x04;
+    /// LOG SELECT: PCR and SP.
+    pub(super) const PCR: u8 = 0x02;
+    pub(super) const SAVE_PARAMETERS: u8 = 0x01;
     /// LOG SENSE: PPC and SP.
     pub(super) const PPC_SP: u8 = 0x03;
     /// START STOP UNIT, byte 4.
@@ -263,7 +266,9 @@ impl Cdb {
                 Command::SendDiagnostic
             }
             opcode::LOG_SENSE if self.has(1, bit::PPC_SP) => return INVALID_FIELD,
+            opcode::LOG_SELECT => Command::LogSelect(self.log_select()?),
             opcode::LOG_SENSE => Command::LogSense(LogSense {
+                page_control: self.u8(2) >> 6,
                 page: self.u8(2) & PAGE_CODE,
                 subpage: self.u8(3),
                 pointer: self.u16(5),
@@ -346,6 +351,23 @@ impl Cdb {
         }
         let (saves, long) = (self.has(1, bit::SAVE_PAGES), self.form == Form::Bytes10);
         Ok(Command::ModeSelect(ModeSelect { saves, long, parameter_bytes }))
+    }
+
+    fn log_select(&self) -> Result<LogSelect, Sense> {
+        let request = LogSelect {
+            resets: self.has(1, bit::PCR),
+            page_control: self.u8(2) >> 6,
+            page: self.u8(2) & PAGE_CODE,
+            subpage: self.u8(3),
+            parameter_bytes: self.u16(7),
+        };
+        // Nothing can be saved. A list names its pages itself, and what their parameters become.
+        let has_list = request.parameter_bytes > 0;
+        let is_named = request.resets || request.page != 0 || request.subpage != 0;
+        if self.has(1, bit::SAVE_PARAMETERS) || has_list && is_named {
+            return Err(Sense::INVALID_FIELD_IN_CDB);
+        }
+        Ok(request)
     }
 
     fn maintenance_in(&self) -> Result<Command, Sense> {

@@ -56,9 +56,26 @@ pub struct ModeSelect {
     pub parameter_bytes: u32,
 }
 
+/// LOG SELECT.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogSelect {
+    /// PCR: all parameters of the pages become what they are by default.
+    pub resets: bool,
+    /// PC: 0 threshold, 1 cumulative, 2 default threshold, 3 default cumulative.
+    pub page_control: u8,
+    /// PAGE CODE; 0 with a parameter list, which names pages itself.
+    pub page: u8,
+    /// SUBPAGE CODE.
+    pub subpage: u8,
+    /// PARAMETER LIST LENGTH.
+    pub parameter_bytes: u16,
+}
+
 /// LOG SENSE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogSense {
+    /// PC, as in LOG SELECT.
+    pub page_control: u8,
     /// PAGE CODE.
     pub page: u8,
     /// SUBPAGE CODE.
@@ -107,6 +124,8 @@ pub enum Command {
     ModeSense(ModeSense),
     /// MODE SELECT.
     ModeSelect(ModeSelect),
+    /// LOG SELECT.
+    LogSelect(LogSelect),
     /// LOG SENSE.
     LogSense(LogSense),
     /// SEND DIAGNOSTIC: the default self-test.
@@ -329,6 +348,7 @@ impl Command {
             | Command::Sanitize(_)
             | Command::SynchronizeCache(_)
             | Command::ModeSelect(_)
+            | Command::LogSelect(_)
             | Command::ExtendedCopy { .. }
             | Command::WriteUsingToken { .. }
             | Command::ReceiveCopyResults { .. }

@@ -5,7 +5,9 @@ use crate::{
     data_out::{concat, total, truncate},
     geometry::Geometry,
     inquiry::{self, no_defects},
-    limits, log, mode, modify, provision,
+    limits,
+    log::{self, LogCounter},
+    mode, modify, provision,
     reply::Reply,
     report_opcodes,
     sense::Sense,
@@ -19,7 +21,8 @@ use quoin_world::Slice;
 ///
 /// `data` is what the initiator sent, at most `out_bytes`, in slices cut at multiples of 512 bytes;
 /// `in_limit_bytes` is what it is willing to take. REPORT LUNS, REQUEST SENSE and MODE SELECT are the target's to
-/// answer: here they see this unit as number 0, without a sense, and change nothing. Commands about reservations, target
+/// answer, and so are LOG SENSE and LOG
+/// SELECT: here they see this unit as number 0, without a sense or anything counted, and change nothing. Commands about reservations, target
 /// ports and copies, and SANITIZE, fail here.
 pub async fn execute<D: BlockDevice>(
     command: Command,
@@ -81,7 +84,10 @@ fn tell<D: BlockDevice>(
         Command::ReportTaskManagement { extended, allocation } => {
             (report_opcodes::task_management(extended), allocation)
         }
-        Command::LogSense(request) => (log::sense(&request)?, request.allocation),
+        Command::LogSense(request) => {
+            let data = log::log_sense(&request, &[0; LogCounter::COUNT], device.thresholds())?;
+            (data, request.allocation)
+        }
         Command::ModeSense(request) => {
             let thresholds = device.thresholds().map(Thresholds::bytes);
             (mode::sense(&request, geometry, thresholds.as_deref(), &unit)?, request.allocation)
@@ -92,6 +98,7 @@ fn tell<D: BlockDevice>(
         | Command::StartStopUnit { .. }
         | Command::SendDiagnostic
         | Command::ModeSelect(_)
+        | Command::LogSelect(_)
         | Command::PreFetch(_)
         | Command::SynchronizeCache(_) => return Ok(Reply::good()),
         // The target answers these, who knows of initiators and ports; `execute` gives the others to the device.

@@ -33,13 +33,16 @@ mod target_ports;
 mod transfer;
 mod unit;
 
-pub use command::{Bytchk, Command, Extent, LogSense, ModeSelect, ModeSense, Needs, ReportOpcodes};
+pub use command::{
+    Bytchk, Command, Extent, LogSelect, LogSense, ModeSelect, ModeSense, Needs, ReportOpcodes,
+};
 pub use execute::execute;
 pub use extended_copy::{
     CopyList, CopyResults, CopyStatus, Designator, Segment, copy_status, operating_parameters,
 };
 pub use geometry::Geometry;
 pub use inquiry::{no_unit_inquiry, report_luns};
+pub use log::{LogCounter, LogCounts, log_select, log_sense};
 pub use mode::mode_select;
 pub use persistent_reserve::{
     InitiatorPort, Registration, ReservationType, ReserveAction, ReserveIn, ReserveOut, ReserveParameters,

@@ -23,6 +23,7 @@ pub(crate) const READ_DEFECT_DATA_10: u8 = 0x37;
 pub(crate) const WRITE_SAME_10: u8 = 0x41;
 pub(crate) const UNMAP: u8 = 0x42;
 pub(crate) const SANITIZE: u8 = 0x48;
+pub(crate) const LOG_SELECT: u8 = 0x4C;
 pub(crate) const LOG_SENSE: u8 = 0x4D;
 pub(crate) const MODE_SELECT_10: u8 = 0x55;
 pub(crate) const RESERVE_10: u8 = 0x56;

@@ -50,6 +50,7 @@ pub(crate) const SUPPORTED: &[Supported] = &[
     action(opcode::SANITIZE, service_action::OVERWRITE, &[0xA1, 0, 0, 0, 0, 0, FF, FF, 0]),
     action(opcode::SANITIZE, service_action::BLOCK_ERASE, &[0xA2, 0, 0, 0, 0, 0, 0, 0, 0]),
     action(opcode::SANITIZE, service_action::EXIT_FAILURE_MODE, &[0xBF, 0, 0, 0, 0, 0, 0, 0, 0]),
+    op(opcode::LOG_SELECT, &[2, FF, FF, 0, 0, 0, FF, FF, 0]),
     op(opcode::LOG_SENSE, &[0, FF, FF, 0, FF, FF, FF, FF, 0]),
     op(opcode::MODE_SELECT_10, &[0x11, 0, 0, 0, 0, 0, FF, FF, 0]),
     op(opcode::RESERVE_10, &[0, 0, 0, 0, 0, 0, 0, 0, 0]),

@@ -94,6 +94,7 @@ senses! {
     MEDIUM_MAY_HAVE_CHANGED = UnitAttention, 0x28, 0x00;
     POWER_ON_OCCURRED = UnitAttention, 0x29, 0x01;
     DEVICE_RESET_OCCURRED = UnitAttention, 0x29, 0x03;
+    LOG_PARAMETERS_CHANGED = UnitAttention, 0x2A, 0x02;
     MODE_PARAMETERS_CHANGED = UnitAttention, 0x2A, 0x01;
     RESERVATIONS_PREEMPTED = UnitAttention, 0x2A, 0x03;
     RESERVATIONS_RELEASED = UnitAttention, 0x2A, 0x04;

@@ -416,6 +416,9 @@ fn what_is_supported_is_reported() {
     assert_eq!(ask(2, 0x88, 0, 255).sense, Some(Sense::INVALID_FIELD_IN_CDB));
     assert_eq!(data_of(&ask(3, 0xA3, 0x0D, 255))[..4], [0, 3, 0, 12]);
     assert_eq!(data_of(&ask(3, 0xA3, 0x1F, 255))[1], 1, "not supported");
+    // LOG SELECT and MODE SELECT with the bits that they know.
+    assert_eq!(data_of(&ask(1, 0x4C, 0, 255))[4..], [0x4C, 2, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0]);
+    assert_eq!(data_of(&ask(1, 0x15, 0, 255))[4..6], [0x15, 0x11]);
     let functions = |flags: u8, allocation: u8| {
         run(&device, &[0xA3, 0x0D, flags, 0, 0, 0, 0, 0, 0, allocation, 0, 0], &[], 255)
     };
@@ -424,9 +427,8 @@ fn what_is_supported_is_reported() {
     assert_eq!(functions(0, 3).sense, Some(Sense::INVALID_FIELD_IN_CDB));
     let log =
         |page: u8, subpage: u8| run(&device, &[0x4D, 0, 0x40 | page, subpage, 0, 0, 0, 0, 255, 0], &[], 255);
-    assert_eq!(data_of(&log(0, 0)), [0, 0, 0, 2, 0, 0x2F]);
-    assert_eq!(data_of(&log(0, 0xFF)), [0x40, 0xFF, 0, 6, 0, 0, 0, 0xFF, 0x2F, 0]);
-    assert_eq!(data_of(&log(0x2F, 0)), [0x2F, 0, 0, 8, 0, 0, 3, 4, 0, 0, 0xFF, 0]);
+    assert_eq!(data_of(&log(0, 0)), [0, 0, 0, 7, 0, 2, 3, 5, 6, 0x19, 0x2F]);
+    assert_eq!(data_of(&log(0x2F, 0)), [0xAF, 0, 0, 8, 0, 0, 3, 4, 0, 0, 0xFF, 0]);
     assert_eq!(log(0x0D, 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
 }
 

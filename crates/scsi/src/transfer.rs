@@ -77,6 +77,7 @@ impl Command {
                 }
                 data_in(allocation)
             }
+            Command::LogSelect(request) => data_out(request.parameter_bytes.into()),
             Command::LogSense(request) => data_in(request.allocation),
             Command::ModeSense(request) => data_in(request.allocation),
             Command::ReportOpcodes(request) => data_in(request.allocation),

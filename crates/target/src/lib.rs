@@ -17,6 +17,7 @@ mod error;
 mod exports;
 mod hosts;
 mod inside;
+mod log;
 mod lun;
 mod memory;
 mod modes;

@@ -9,10 +9,10 @@ use crate::{
 use parking_lot::Mutex;
 use quoin_qos::{Cost, Throttle};
 use quoin_scsi::{
-    Command, Geometry, Needs, Port, Reply, Sense, Status, Transfer, execute, no_unit_inquiry, report_luns,
+    Command, Geometry, Needs, Port, Reply, Sense, Transfer, execute, no_unit_inquiry, report_luns,
     target_port_groups,
 };
-use quoin_volume::{BlockDevice, Operation, Provisioning};
+use quoin_volume::{BlockDevice, Provisioning};
 use quoin_world::{Event, OneShot, OneShotSender, Slice};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -20,7 +20,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 use uuid::Uuid;
 
@@ -319,6 +318,8 @@ impl<D: BlockDevice> Request<D> {
         }
         match self.command {
             _ if !is_let => Reply::conflict(),
+            Command::LogSense(request) => self.log_sense(&request),
+            Command::LogSelect(request) => self.log_select(&request, &data),
             Command::Reserve => self.reserve().await,
             Command::Release => self.release().await,
             Command::PersistentReserveIn { action, allocation } => self.reserve_in(action, allocation),
@@ -344,30 +345,6 @@ impl<D: BlockDevice> Request<D> {
                 let unit = self.unit.unit(&self.nexus.port);
                 execute(command, &*self.unit.device, unit, data, in_limit_bytes).await
             }
-        }
-    }
-
-    /// Counts the command with its unit. `latency` is the time from its arrival to `reply`.
-    pub fn count(&self, reply: &Reply, latency: Duration) {
-        let Some(instruments) = self.unit.device.instruments() else { return };
-        // What counts as a read, a write or an unmap of the volume; commands about the unit do not count.
-        let (operation, bytes) = match self.command {
-            Command::Read(_) => (Operation::Read, reply.data.iter().map(|slice| slice.len() as u64).sum()),
-            Command::Write(_)
-            | Command::WriteAtomic(_)
-            | Command::OrWrite(_)
-            | Command::WriteAndVerify(..) => (Operation::Write, self.transfer.out_bytes),
-            // Half of what is sent is only compared.
-            Command::CompareAndWrite(_) => (Operation::Write, self.transfer.out_bytes / 2),
-            Command::WriteSame { extent, .. } => {
-                (Operation::Write, u64::from(extent.blocks) * u64::from(self.unit.device.block_bytes()))
-            }
-            Command::Unmap { .. } => (Operation::Unmap, 0),
-            _ => return,
-        };
-        match reply.status {
-            Status::Good => instruments.answered(operation, bytes, latency),
-            _ => instruments.failed(operation, latency),
         }
     }
 }

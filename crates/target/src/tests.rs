@@ -17,6 +17,7 @@ use std::{
 use uuid::Uuid;
 
 mod copy;
+mod log;
 mod modes;
 mod reserve;
 mod sanitize;

@@ -2,6 +2,7 @@
 
 use crate::{
     inside::{Entered, Inside},
+    log::Counters,
     modes::SharedModes,
     reservations::{ItNexus, Refusal, Reservations},
     sanitizing::Sanitizing,
@@ -44,6 +45,7 @@ impl Access {
 pub(crate) struct UnitState {
     pub(crate) modes: SharedModes,
     pub(crate) sanitizing: Sanitizing,
+    pub(crate) counters: Counters,
     reservations: Mutex<Reservations>,
     /// As [`Reservations::is_open`] says: most requests look at nothing else.
     restricts: AtomicBool,
@@ -75,6 +77,7 @@ impl UnitState {
         Self {
             modes: SharedModes::new(settings.modes),
             sanitizing: Sanitizing::from_kept(settings.sanitize),
+            counters: Counters::default(),
             restricts: AtomicBool::new(!reservations.is_open()),
             reservations: Mutex::new(reservations),
             inside: Inside::default(),

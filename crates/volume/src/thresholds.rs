@@ -13,6 +13,8 @@ pub struct Thresholds {
     bytes: RwLock<Vec<u64>>,
     changes: AtomicU64,
     reached: AtomicU64,
+    used_bytes: AtomicU64,
+    available_bytes: AtomicU64,
 }
 
 impl Thresholds {
@@ -30,6 +32,22 @@ impl Thresholds {
     /// The thresholds that were set.
     pub fn bytes(&self) -> Vec<u64> {
         self.bytes.read().clone()
+    }
+
+    /// Notes how much of the space is used, as far as thresholds are concerned, and available.
+    pub fn note_space(&self, used_bytes: u64, available_bytes: u64) {
+        self.used_bytes.store(used_bytes, Ordering::Relaxed);
+        self.available_bytes.store(available_bytes, Ordering::Relaxed);
+    }
+
+    /// The space that was used when it was noted last.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The space that was available when it was noted last.
+    pub fn available_bytes(&self) -> u64 {
+        self.available_bytes.load(Ordering::Relaxed)
     }
 
     /// How often they were changed.

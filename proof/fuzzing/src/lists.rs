@@ -1,7 +1,8 @@
-//! Parameter lists of SCSI commands about reservations and copies.
+//! Parameter lists of SCSI commands about reservations, copies and logs.
 
 use crate::{Target, input::Input};
-use quoin_scsi::{Command, CopyList, PopulateToken, WriteUsingToken};
+use quoin_scsi::{Command, CopyList, LogCounter, LogSelect, PopulateToken, WriteUsingToken, log_select};
+use quoin_volume::Thresholds;
 
 /// A list, and the command that it comes with.
 pub(crate) const LISTS: Target = Target {
@@ -20,7 +21,7 @@ const LEAST_BYTES: usize = 16;
 
 fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let (kind, action) = (input.u8() % 4, input.u8() & 0x1F);
+    let (kind, action) = (input.u8() % 5, input.u8() & 0x1F);
     let list = input.rest();
     let most = list.len() / LEAST_BYTES;
     match kind {
@@ -51,11 +52,27 @@ fn run(bytes: &[u8]) {
                 );
             }
         }
-        _ => {
+        3 => {
             if let Ok(request) = WriteUsingToken::parse(list) {
                 assert!(!request.ranges.is_empty() && request.ranges.len() <= most);
             }
         }
+        _ => select_log(action, list),
+    }
+}
+
+/// LOG SELECT with this page control, of a unit that has all pages.
+fn select_log(page_control: u8, list: &[u8]) {
+    let parameter_bytes = u16::try_from(list.len()).unwrap_or(u16::MAX);
+    let list = &list[..parameter_bytes.into()];
+    let page_control = page_control & 3;
+    let request = LogSelect { resets: false, page_control, page: 0, subpage: 0, parameter_bytes };
+    if let Ok(mut reset) = log_select(&request, list, Some(&Thresholds::default())) {
+        let found = reset.len();
+        reset.sort_unstable_by_key(|counter| *counter as usize);
+        reset.dedup();
+        assert_eq!(reset.len(), found, "a counter is reset twice");
+        assert!(found <= LogCounter::COUNT && (list.is_empty() || page_control == 1 || found == 0));
     }
 }
 
@@ -79,7 +96,10 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     write[16..24].copy_from_slice(&[0, 0x80, 0, 0, 0, 0, 1, 0xF8]);
     write[535] = 16;
     write.extend(&range);
+    let counter = |code: u8| [&[0, code, 0, 8][..], &[0; 8]].concat();
+    let pages = [&[0x83, 0, 0, 24][..], &counter(5), &counter(6), &[6, 0, 0, 12], &counter(0)].concat();
     vec![
+        ("log_select", with(4, 1, &pages)),
         ("register", with(0, 0, &basic)),
         ("register_others", with(0, 0, &others)),
         ("register_and_move", with(0, 7, &moved)),
