@@ -416,6 +416,11 @@ fn what_is_supported_is_reported() {
     assert_eq!(ask(2, 0x88, 0, 255).sense, Some(Sense::INVALID_FIELD_IN_CDB));
     assert_eq!(data_of(&ask(3, 0xA3, 0x0D, 255))[..4], [0, 3, 0, 12]);
     assert_eq!(data_of(&ask(3, 0xA3, 0x1F, 255))[1], 1, "not supported");
+    // SET TARGET PORT GROUPS, as INQUIRY says (TPGS 01b).
+    let set = [0xA4, 0x0A, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0];
+    assert_eq!(run(&device, &set, &[0; 8], 255).sense, Some(Sense::INVALID_OPERATION_CODE));
+    assert_eq!(data_of(&ask(3, 0xA4, 0x0A, 255))[1], 1, "not supported");
+    assert_eq!(data_of(&run(&device, &[0x12, 0, 0, 0, 96, 0], &[], 96))[5] & 0x30, 0x10);
     // LOG SELECT and MODE SELECT with the bits that they know.
     assert_eq!(data_of(&ask(1, 0x4C, 0, 255))[4..], [0x4C, 2, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0]);
     assert_eq!(data_of(&ask(1, 0x15, 0, 255))[4..6], [0x15, 0x11]);
