@@ -145,8 +145,7 @@ impl Array {
         let found = watch.look(stats);
         let thresholds = self.catalog().thresholds();
         thresholds.set(watch.thresholds_bytes(stats));
-        let used_bytes = taken_bytes(stats);
-        thresholds.note_space(used_bytes, stats.usable_bytes.saturating_sub(used_bytes));
+        thresholds.note_space(taken_bytes(stats), stats.free_bytes);
         drop(watch);
         if let Some(Found { severity, text, is_rise }) = found {
             self.log().record(severity, self.pool_name(), text);
