@@ -31,6 +31,17 @@ fn they_are_there_when_the_pool_is_opened_again() {
     rig.run(async move { again.keep(Kept::Reservations, None).await.unwrap() });
     rig.open();
     assert_eq!((volume.kept(Kept::Reservations), volume.kept(Kept::Settings)), (None, settings()));
+    // The offline check knows them, and finds those of no volume.
+    let nobodys = Transaction::new().put(SETTINGS_OBJECT, "4000000000", settings().unwrap());
+    for (changes, found) in [(Transaction::new(), 0), (nobodys, 1)] {
+        rig.open();
+        let slot = rig.slot.clone();
+        rig.run(async move { slot.get().unwrap().commit(changes).await.unwrap() });
+        let pool = rig.slot.clear("it is closed").unwrap();
+        rig.run(async move { pool.close().await }).unwrap();
+        let (problems, _) = rig.check();
+        assert_eq!(problems.len(), found, "{problems:?}");
+    }
 }
 
 #[test]
