@@ -9,6 +9,7 @@ mod events;
 mod groups;
 mod guards;
 mod history;
+mod host_settings;
 mod immutable;
 mod lab;
 mod layouts;
