@@ -277,7 +277,7 @@ fn identity_rows(status: &Status) -> Rows {
     }
     rows.extend([
         ("target", status.iqn.clone()),
-        ("portals", status.portals.join(", ")),
+        ("portals", joined(&status.portals, String::clone)),
         ("nbd", joined(&status.nbd, String::clone)),
         ("pool", status.pool.to_string()),
         ("version", status.version.clone()),
