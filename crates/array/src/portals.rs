@@ -48,6 +48,11 @@ impl Array {
                 Err(why) => drop(problems.insert(portal.address, why)),
             }
         }
+        // A port is there for reservations also while it cannot be reached.
+        let groups: Vec<_> = self.portals().list().into_iter().map(|(_, record)| record.group).collect();
+        if !groups.is_empty() {
+            self.target().set_ports(groups);
+        }
         self.listen().serve(up).await;
         let before = self.portals().note_problems(problems.clone());
         for (address, why) in problems.iter().filter(|(address, _)| !before.contains_key(address)) {

@@ -97,7 +97,7 @@ impl Array {
 
     /// Gives each volume the limits that apply to it as things are now.
     pub(crate) fn follow_qos(&self) {
-        let mut qos = self.qos();
+        let (mut qos, now) = (self.qos(), self.world().now());
         // Most arrays have no limits, and nothing to do.
         if qos.records.is_empty() && !qos.any {
             return;
@@ -111,7 +111,7 @@ impl Array {
         for id in &groups {
             let limits = qos.limits(&Limited::Group(*id));
             let share = qos.shares.entry(*id).or_default();
-            share.retune(limits);
+            share.retune(limits, now);
             let members = self.volumes().group_by_id(*id).map(|group| group.members).unwrap_or_default();
             share_of.extend(members.into_iter().map(|member| (member, share.clone())));
         }
@@ -120,7 +120,7 @@ impl Array {
             let policy = volume.policy().unwrap_or_else(|| DEFAULT_POLICY.to_owned());
             let limits = [own, qos.limits(&Limited::Policy(policy))];
             if let Some(throttle) = volume.throttle() {
-                throttle.configure(&limits, share_of.get(&volume.id()));
+                throttle.configure(&limits, share_of.get(&volume.id()), now);
             }
         }
         qos.shares.retain(|id, _| groups.contains(id));

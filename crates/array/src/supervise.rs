@@ -70,6 +70,7 @@ impl Array {
                     }
                 },
             };
+            self.tend_portals().await;
             self.log().tend();
             select(self.world().sleep(pause), pin!(self.life().stopped())).await;
         }
@@ -101,7 +102,6 @@ impl Array {
                 self.tend_failing_drives(&pool).await;
                 self.tend_policies(&pool);
                 self.follow_qos();
-                self.tend_portals().await;
                 self.look_at_room(&pool);
                 self.tend_spare(&pool).await;
                 self.watch_space(&stats);

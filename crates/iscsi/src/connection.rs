@@ -8,7 +8,7 @@ use crate::{
     pdu::{Framing, FramingError, LoginRequest, LoginResponse, opcode},
     receive::Receive,
     sequence::QUEUE_DEPTH,
-    server::Portal,
+    server::{OpenGroup, Portal},
     session::{End, Session},
     stall::PATIENCE_TICKS,
     text::Text,
@@ -40,7 +40,7 @@ pub(crate) struct Connection<'a, D: BlockDevice, S> {
     pub(crate) peer: SocketAddr,
     pub(crate) local: SocketAddr,
     /// The target portal group through which it came.
-    pub(crate) group: u16,
+    pub(crate) group: OpenGroup,
     pub(crate) receive: Receive,
     /// Held until it has logged in.
     pub(crate) pending: Option<PendingLogin>,
@@ -108,7 +108,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
 
     async fn login(&mut self) -> Result<Session<D>, IscsiError> {
         let server = self.server;
-        let mut login = Login::new(server.target.port(self.group)).before(server);
+        let mut login = Login::new(server.target.port(self.group.group)).before(server);
         // An address whose logins failed before waits, but never so long that this login runs out of time by
         // it.
         let wait = self.pending.as_ref().map_or(Duration::ZERO, PendingLogin::wait);
@@ -191,8 +191,11 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         established: &Established,
     ) -> Result<Session<D>, IscsiError> {
         let server = self.server;
-        let name =
-            NexusName { initiator: established.initiator.clone(), isid: established.isid, group: self.group };
+        let name = NexusName {
+            initiator: established.initiator.clone(),
+            isid: established.isid,
+            group: self.group.group,
+        };
         let no_such =
             Some((LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"));
         // A login that names a session wants to join it, or to take its connection over.
@@ -246,10 +249,11 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         let mut text = Text::default();
         text.push("TargetName", self.server.target.iqn());
         let portals = self.server.portals();
-        let own = [Portal { address: self.local, group: self.group }];
+        let own = [Portal { address: self.local, group: self.group.group }];
         for Portal { address, group } in if portals.is_empty() { &own[..] } else { &portals } {
             // A wildcard address is, to this initiator, the one it came through.
-            let ip = if address.ip().is_unspecified() { self.local.ip() } else { address.ip() };
+            let ip =
+                if address.ip().is_unspecified() { self.local.ip().to_canonical() } else { address.ip() };
             text.push("TargetAddress", format!("{},{group}", SocketAddr::new(ip, address.port())));
         }
         text

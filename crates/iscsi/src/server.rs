@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use quoin_target::{Clock, RuntimeClock, SessionMemory, Target};
 use quoin_volume::BlockDevice;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     future::Future,
     io,
@@ -107,13 +107,22 @@ pub struct IscsiServer<D: BlockDevice> {
 #[derive(Default)]
 struct Closed {
     server: bool,
-    groups: BTreeSet<u16>,
+    /// How often each portal group was closed: it may be open again before all of its connections have ended.
+    groups: BTreeMap<u16, u64>,
 }
 
 impl Closed {
-    fn includes(&self, group: u16) -> bool {
-        self.server || self.groups.contains(&group)
+    fn times(&self, group: u16) -> u64 {
+        self.groups.get(&group).copied().unwrap_or(0)
     }
+}
+
+/// A portal group, until it is closed.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenGroup {
+    pub(crate) group: u16,
+    /// How often it was closed before.
+    closed: u64,
 }
 
 /// A connection on its way to the thread that serves it. Dropped instead, it is closed.
@@ -121,7 +130,7 @@ pub struct Accepted<D: BlockDevice> {
     server: Arc<IscsiServer<D>>,
     stream: Option<std::net::TcpStream>,
     peer: SocketAddr,
-    group: u16,
+    group: OpenGroup,
     pending: Option<PendingLogin>,
 }
 
@@ -153,8 +162,8 @@ impl<D: BlockDevice> IscsiServer<D> {
         })
     }
 
-    /// Makes these the portals that discovery tells of, and their groups the ports of the target. Until the first call, discovery
-    /// tells of the address that the initiator connected to.
+    /// Makes these the portals that discovery tells of. Until the first call, it tells of the address that the initiator connected
+    /// to.
     ///
     /// The server closes a portal group that was there and is not any more: [`IscsiServer::accept`] ends, and initiators that came
     /// through it are asked to log out as when the server shuts down. All others go on.
@@ -162,18 +171,23 @@ impl<D: BlockDevice> IscsiServer<D> {
         let groups: BTreeSet<u16> = portals.iter().map(|portal| portal.group).collect();
         let mut current = self.portals.lock();
         self.closed.send_modify(|closed| {
-            closed.groups.extend(current.iter().map(|portal| portal.group));
-            closed.groups.retain(|group| !groups.contains(group));
+            for portal in current.iter().filter(|portal| !groups.contains(&portal.group)) {
+                *closed.groups.entry(portal.group).or_default() += 1;
+            }
         });
-        self.target.set_ports(groups);
         *current = portals;
     }
 
+    fn open_group(&self, group: u16) -> OpenGroup {
+        OpenGroup { group, closed: self.closed.borrow().times(group) }
+    }
+
     /// Resolves once the server, or this portal group of it, is closed.
-    pub(crate) fn closed(&self, group: u16) -> impl Future<Output = ()> + use<D> {
+    pub(crate) fn closed(&self, open: OpenGroup) -> impl Future<Output = ()> + use<D> {
         let mut closed = self.closed.subscribe();
+        let is_closed = move |closed: &Closed| closed.server || closed.times(open.group) > open.closed;
         // Fails only without a sender, which `self` has: whoever waits for this has it.
-        async move { drop(closed.wait_for(|closed| closed.includes(group)).await) }
+        async move { drop(closed.wait_for(is_closed).await) }
     }
 
     /// The portals that discovery tells of.
@@ -189,6 +203,7 @@ impl<D: BlockDevice> IscsiServer<D> {
         group: u16,
         mut hand_over: impl FnMut(Accepted<D>),
     ) {
+        let group = self.open_group(group);
         let mut closed = pin!(self.closed(group));
         loop {
             let accepted = tokio::select! {
@@ -218,7 +233,7 @@ impl<D: BlockDevice> IscsiServer<D> {
         peer: SocketAddr,
         local: SocketAddr,
     ) {
-        if let Some(accepted) = self.admit(None, peer, FIRST_GROUP) {
+        if let Some(accepted) = self.admit(None, peer, self.open_group(FIRST_GROUP)) {
             accepted.run(stream, local).await;
         }
     }
@@ -227,7 +242,7 @@ impl<D: BlockDevice> IscsiServer<D> {
         self: &Arc<Self>,
         stream: Option<std::net::TcpStream>,
         peer: SocketAddr,
-        group: u16,
+        group: OpenGroup,
     ) -> Option<Accepted<D>> {
         self.metrics.connections.fetch_add(1, Ordering::Relaxed);
         // Counted first: `Accepted`, once dropped, takes it back, refused or not.

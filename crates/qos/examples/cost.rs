@@ -38,13 +38,13 @@ fn main() {
     let high = Limits { ios: rate(1 << 40), bytes: rate(1 << 62) };
     let throttle = Arc::new(Throttle::default());
     println!("no limit           {:6.1} ns", ns_per_request(&throttle, clock));
-    throttle.configure(&[high], None);
+    throttle.configure(&[high], None, Nanos(0));
     println!("of the volume      {:6.1} ns", ns_per_request(&throttle, clock));
     let group = Share::new(high);
-    throttle.configure(&[high, high], Some(&group));
+    throttle.configure(&[high, high], Some(&group), Nanos(0));
     println!("of all three       {:6.1} ns", ns_per_request(&throttle, clock));
     let other = Arc::new(Throttle::default());
-    other.configure(&[high, high], Some(&group));
+    other.configure(&[high, high], Some(&group), Nanos(0));
     let beside = thread::spawn(move || ns_per_request(&other, clock));
     println!("of two threads     {:6.1} ns", ns_per_request(&throttle, clock));
     drop(beside.join());

@@ -47,7 +47,8 @@ impl Line {
 
     /// Whether a request that comes now would wait so long that its host might give it up.
     pub fn crowd(&self, now: Nanos) -> Option<Crowd> {
-        let (delay_ns, own) = self.throttle.with(|state| state.crowd(self.place, now));
+        let enough_ns = LONG_WAIT.as_nanos() as u64;
+        let (delay_ns, own) = self.throttle.with(|state| state.crowd(self.place, now, enough_ns));
         match Duration::from_nanos(delay_ns) {
             delay if delay > LONG_WAIT && own > 0 => Some(Crowd::Own),
             delay if delay > LONGEST_WAIT => Some(Crowd::Others),

@@ -4,8 +4,10 @@
 //! nothing to do with one another meet at none.
 //!
 //! Waiting is fair by start-time fair queueing: a volume moves on by what its requests took, and the volume that is furthest
-//! behind is next. A volume that comes back after a rest begins where the last one was let through, so that resting saves
-//! nothing up. Lines of one volume take turns in the same way.
+//! behind is next. A volume that comes back after a rest, or that its own limits held up, begins where the last one was let
+//! through, so that neither saves anything up. Lines of one volume take turns in the same way.
+//!
+//! Invariant: where the last one was let through never goes back.
 //!
 //! One of the waiting lines holds the timer. It lets through what is due, for all lines, and wakes their sessions.
 
@@ -14,9 +16,12 @@ use parking_lot::Mutex;
 use quoin_world::{Event, Nanos};
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt, mem,
+    fmt, mem, ptr,
     sync::Arc,
 };
+
+/// A request that is let through late, because a timer is, loses no more than this by it.
+const LATE: Nanos = Nanos(10_000_000);
 
 /// A request that waits.
 pub(crate) struct Ticket {
@@ -39,6 +44,16 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) fn new(event: Arc<Event>) -> Self {
         Self { turn: 0, waiting: VecDeque::new(), passed: Vec::new(), stirred: false, event }
+    }
+
+    /// What the first that waits takes.
+    fn front(&self, meter: &Meter) -> u64 {
+        self.waiting.front().map_or(0, |ticket| meter.weight(ticket.cost))
+    }
+
+    fn stir(&mut self) {
+        self.stirred = true;
+        self.event.notify();
     }
 }
 
@@ -63,8 +78,19 @@ impl Member {
         self.waiting.ios > 0
     }
 
-    /// Lets the next of its requests through; it has one.
-    fn pass(&mut self, now: Nanos) -> Cost {
+    /// Gives it other limits. What turns are counted in may be another unit then, so all lines begin anew.
+    fn retune(&mut self, limits: &[Limits], now: Nanos) {
+        if !self.meter.is_of(limits) {
+            self.meter = self.meter.retuned(limits, now);
+            self.served = 0;
+            self.queues.values_mut().for_each(|queue| queue.turn = 0);
+        }
+    }
+
+    /// Lets the next of its requests through; it has one. The share has been free since `due`. Returns what it took, and since
+    /// when it might have passed.
+    fn pass(&mut self, due: Nanos, now: Nanos) -> (Cost, Nanos) {
+        let due = due.max(self.meter.due());
         let waiting = self.queues.values_mut().filter(|queue| !queue.waiting.is_empty());
         let queue = waiting.min_by_key(|queue| queue.turn).expect("a volume that waits has a line that does");
         let ticket = queue.waiting.pop_front().expect("it was looked at");
@@ -74,10 +100,23 @@ impl Member {
             queue.event.notify();
         }
         queue.passed.push(ticket.id);
-        self.meter.take(ticket.cost, now);
+        // Timers are late by a millisecond or two, which is not to be taken off the rate.
+        let eligible = due.max(ticket.since).max(Nanos(now.0.saturating_sub(LATE.0)));
+        self.meter.take(ticket.cost, eligible);
         self.waiting -= ticket.cost;
         self.counters.ended(now.since(ticket.since));
-        ticket.cost
+        (ticket.cost, eligible)
+    }
+
+    /// What is before a request that comes to this line now, as this meter weighs it: until its turn the others have as much as
+    /// its line has, and one request more.
+    fn before(&self, queue: &Queue, meter: &Meter) -> u64 {
+        let weigh = |queue: &Queue| queue.waiting.iter().map(|ticket| meter.weight(ticket.cost)).sum();
+        let own: u64 = weigh(queue);
+        let others = self.queues.values().filter(|other| !ptr::eq(*other, queue));
+        others
+            .map(|other| own.saturating_add(other.front(meter)).min(weigh(other)))
+            .fold(own, u64::saturating_add)
     }
 }
 
@@ -129,14 +168,21 @@ impl Share {
     /// A share with these limits, and no volumes yet.
     pub fn new(limits: Limits) -> Arc<Self> {
         let share = Self::default();
-        share.retune(limits);
+        share.retune(limits, Nanos::default());
         Arc::new(share)
     }
 
     /// Gives it other limits, which hold at once.
-    pub fn retune(&self, limits: Limits) {
-        let mut state = self.0.lock();
+    pub fn retune(&self, limits: Limits, now: Nanos) {
+        let state = &mut *self.0.lock();
+        state.now = state.now.max(now);
+        if state.meter.is_of(&[limits]) {
+            return;
+        }
         state.meter = state.meter.retuned(&[limits], state.now);
+        // As for the lines of a volume.
+        state.served = 0;
+        state.members.values_mut().for_each(|member| member.turn = 0);
         state.stir();
     }
 
@@ -149,30 +195,30 @@ impl State {
     /// Takes a volume in; `now` is the latest moment that is known where it was before.
     pub(crate) fn put(&mut self, id: u64, (mut member, now): (Member, Nanos), limits: &[Limits]) {
         self.now = self.now.max(now);
-        member.meter = member.meter.retuned(limits, self.now);
+        member.retune(limits, self.now);
         member.turn = self.served;
         self.waiting += member.waiting;
         self.members.insert(id, member);
         self.stir();
     }
 
-    pub(crate) fn retune_member(&mut self, id: u64, limits: &[Limits]) {
-        let now = self.now;
+    pub(crate) fn retune_member(&mut self, id: u64, limits: &[Limits], now: Nanos) {
+        self.now = self.now.max(now);
         if let Some(member) = self.members.get_mut(&id) {
-            member.meter = member.meter.retuned(limits, now);
+            member.retune(limits, self.now);
         }
         self.stir();
     }
 
     /// Gives a volume away, with all that waits for it.
     pub(crate) fn take_out(&mut self, id: u64) -> Option<(Member, Nanos)> {
-        let member = self.members.remove(&id)?;
+        let mut member = self.members.remove(&id)?;
         self.waiting -= member.waiting;
         if self.timer.as_ref().is_some_and(|timer| timer.line.member == id) {
             self.timer = None;
         }
-        // Its lines find out by themselves where they are now.
-        member.queues.values().for_each(|queue| queue.event.notify());
+        // Its lines find out by themselves where they are now, also the one that sleeps by the timer.
+        member.queues.values_mut().for_each(Queue::stir);
         self.hand_over_timer();
         Some((member, self.now))
     }
@@ -207,7 +253,10 @@ impl State {
         let is_first = !was_waiting && queue.passed.is_empty();
         if is_first && due <= now {
             member.meter.take(ticket.cost, now);
-            member.turn = member.turn.max(served) + self.meter.weight(ticket.cost);
+            let start = member.turn.max(served);
+            member.turn = start + self.meter.weight(ticket.cost);
+            // NOTE: or one that never has to wait would be further and further ahead of those that come after it.
+            self.served = start;
             self.meter.take(ticket.cost, now);
             return true;
         }
@@ -248,12 +297,34 @@ impl State {
         queue.passed.len() < before
     }
 
-    /// How long a request would wait that comes to this line now, and how many are in the line.
-    pub(crate) fn crowd(&self, place: Place, now: Nanos) -> (u64, usize) {
+    /// How long a request would wait that comes to this line now, and how many are in the line. What is less than `enough_ns` is
+    /// not looked into any further.
+    pub(crate) fn crowd(&self, place: Place, now: Nanos, enough_ns: u64) -> (u64, usize) {
         let Some(member) = self.members.get(&place.member) else { return (0, 0) };
-        let own = member.meter.delay_ns(member.waiting, now);
-        let len = member.queues.get(&place.queue).map_or(0, |queue| queue.waiting.len());
-        (own.max(self.meter.delay_ns(self.waiting, now)), len)
+        let Some(queue) = member.queues.get(&place.queue) else { return (0, 0) };
+        // At the most it is behind all.
+        let mut of_member = member.meter.delay_ns(member.waiting, now);
+        if of_member > enough_ns {
+            let before = member.before(queue, &member.meter);
+            of_member = of_member.min(member.meter.delay_ns(Cost::default(), now).saturating_add(before));
+        }
+        let mut of_share = self.meter.delay_ns(self.waiting, now);
+        if of_share > enough_ns {
+            let before = self.before(member, queue);
+            of_share = of_share.min(self.meter.delay_ns(Cost::default(), now).saturating_add(before));
+        }
+        (of_member.max(of_share), queue.waiting.len())
+    }
+
+    /// As [`Member::before`], among the volumes.
+    fn before(&self, member: &Member, queue: &Queue) -> u64 {
+        let own = member.before(queue, &self.meter);
+        let others = self.members.values().filter(|other| !ptr::eq(*other, member));
+        let before = |other: &Member| {
+            let front = other.queues.values().map(|queue| queue.front(&self.meter)).max().unwrap_or(0);
+            own.saturating_add(front).min(self.meter.weight(other.waiting))
+        };
+        others.map(before).fold(own, u64::saturating_add)
     }
 
     /// What a line does now; `None`: wait for its event.
@@ -284,12 +355,15 @@ impl State {
     fn release(&mut self, now: Nanos) {
         self.now = self.now.max(now);
         while self.waiting.ios > 0 && self.meter.due() <= now {
-            let due = self.members.values_mut().filter(|member| member.waits() && member.meter.due() <= now);
-            let Some(member) = due.min_by_key(|member| member.turn) else { return };
-            let cost = member.pass(now);
-            self.served = member.turn;
-            member.turn += self.meter.weight(cost);
-            self.meter.take(cost, now);
+            let (due, served) = (self.meter.due(), self.served);
+            let ready =
+                self.members.values_mut().filter(|member| member.waits() && member.meter.due() <= now);
+            let Some(member) = ready.min_by_key(|member| member.turn) else { return };
+            let (cost, eligible) = member.pass(due, now);
+            // One that its own limits held up is next, and does not make up for it.
+            self.served = member.turn.max(served);
+            member.turn = self.served + self.meter.weight(cost);
+            self.meter.take(cost, eligible);
             self.waiting -= cost;
         }
     }
@@ -308,8 +382,7 @@ impl State {
                 let Place { member, queue } = timer.line;
                 let queue = self.members.get_mut(&member).and_then(|member| member.queues.get_mut(&queue));
                 if let Some(queue) = queue {
-                    queue.stirred = true;
-                    queue.event.notify();
+                    queue.stir();
                 }
             }
             None => self.hand_over_timer(),

@@ -93,7 +93,7 @@ impl Throttle {
     }
 
     /// Gives the volume other limits: all of these, and those of a share. They hold at once, also for what waits.
-    pub fn configure(&self, limits: &[Limits], share: Option<&Arc<Share>>) {
+    pub fn configure(&self, limits: &[Limits], share: Option<&Arc<Share>>, now: Nanos) {
         let mut home = self.home.lock();
         let is_limited = share.is_some() || limits.iter().any(|limits| !limits.is_none());
         let is_same = match share {
@@ -101,11 +101,11 @@ impl Throttle {
             None => home.is_own,
         };
         if is_same {
-            home.share.with(|state| state.retune_member(self.id, limits));
+            home.share.with(|state| state.retune_member(self.id, limits, now));
         } else {
             let new = share.cloned().unwrap_or_default();
-            if let Some(member) = home.share.with(|state| state.take_out(self.id)) {
-                new.with(|state| state.put(self.id, member, limits));
+            if let Some((member, known)) = home.share.with(|state| state.take_out(self.id)) {
+                new.with(|state| state.put(self.id, (member, known.max(now)), limits));
             }
             (home.share, home.is_own) = (new, share.is_none());
         }

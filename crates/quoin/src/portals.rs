@@ -77,8 +77,18 @@ impl Listen for Portals {
 
     fn listen(&self, address: SocketAddr) -> Result<(), String> {
         let Listening { idle, accepting } = &mut *self.listening.lock();
+        accepting.retain(|_, accepting| !accepting.is_finished());
         if idle.contains_key(&address) || accepting.contains_key(&address) {
             return Ok(());
+        }
+        // One of the array's own, of which the system would only say that something listens there.
+        let overlaps = |other: &&SocketAddr| {
+            other.port() == address.port() && (covers(other, &address) || covers(&address, other))
+        };
+        if let Some(other) = idle.keys().chain(accepting.keys()).find(overlaps) {
+            return Err(format!(
+                "portal {other} has the same port, and one of the two has it at all addresses"
+            ));
         }
         let listener = TcpListener::bind(address).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => format!("something else listens on {address}"),
@@ -94,7 +104,6 @@ impl Listen for Portals {
     fn serve(&self, portals: Vec<Portal>) -> Task {
         let is_wanted = |address: &SocketAddr| portals.iter().any(|portal| portal.address == *address);
         let to_iscsi = |portal: &Portal| quoin_iscsi::Portal { address: portal.address, group: portal.group };
-        // NOTE: before anything is accepted, so that the target has the port through which a session comes.
         self.front.set_portals(portals.iter().map(to_iscsi).collect());
         let Listening { idle, accepting } = &mut *self.listening.lock();
         for portal in &portals {
@@ -112,6 +121,11 @@ impl Listen for Portals {
             }
         })
     }
+}
+
+/// Whether who listens at `all` listens at `one`, too. An unspecified IPv6 address stands for those of IPv4 as well.
+fn covers(all: &SocketAddr, one: &SocketAddr) -> bool {
+    all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4())
 }
 
 /// Gives each connection to the next data thread, where it stays.

@@ -22,6 +22,7 @@ mod lun;
 mod memory;
 mod modes;
 mod nexus;
+mod queue;
 mod reservations;
 mod reserve;
 mod sanitize;

@@ -3,13 +3,14 @@
 use crate::{
     Lun, Target, Traffic,
     copies::{Copies, Outcomes},
+    queue::{Part, Place},
     reservations::ItNexus,
     unit::Shown,
 };
 use parking_lot::Mutex;
 use quoin_qos::{Cost, Throttle};
 use quoin_scsi::{
-    Command, Geometry, Needs, Port, Reply, Sense, Transfer, execute, no_unit_inquiry, report_luns,
+    Command, Geometry, Needs, Port, Reply, Sense, Status, Transfer, execute, no_unit_inquiry, report_luns,
     target_port_groups,
 };
 use quoin_volume::{BlockDevice, Provisioning};
@@ -160,6 +161,7 @@ impl Shared {
 
 struct Unit<D> {
     shown: Shown<D>,
+    queue: Arc<Part>,
     seen: Seen,
     attentions: VecDeque<Sense>,
 }
@@ -191,7 +193,8 @@ impl Seen {
 impl<D: BlockDevice> Unit<D> {
     fn new(shown: Shown<D>) -> Self {
         let seen = Seen::of(&shown);
-        Self { shown, seen, attentions: VecDeque::from([Sense::POWER_ON_OCCURRED]) }
+        let queue = Part::new(shown.state.clone());
+        Self { shown, queue, seen, attentions: VecDeque::from([Sense::POWER_ON_OCCURRED]) }
     }
 
     fn uuid(&self) -> Uuid {
@@ -264,6 +267,7 @@ pub struct Request<D: BlockDevice> {
     pub(crate) contents: u64,
     pub(crate) command: Command,
     transfer: Transfer,
+    _place: Place,
 }
 
 /// What became of a command descriptor block.
@@ -461,11 +465,14 @@ impl<D: BlockDevice> Nexus<D> {
             Ok(checked) => checked,
             Err(sense) => return Ok(unit.refuse(sense)),
         };
+        let Some(_place) = unit.queue.enter() else {
+            return Ok(Admission::Done(Reply { status: Status::TaskSetFull, ..Reply::good() }));
+        };
         // The contents that the host meant: if others take their place before the request runs, it is
         // refused.
         let contents = unit.seen.contents;
         let (target, nexus, unit) = (self.target.clone(), self.shared.clone(), unit.shown.clone());
-        Ok(Admission::Run(Request { target, nexus, unit, contents, command, transfer }))
+        Ok(Admission::Run(Request { target, nexus, unit, contents, command, transfer, _place }))
     }
 
     fn report_luns(&mut self, select: u8, allocation: u32) -> Result<Admission<D>, Sense> {

@@ -19,6 +19,7 @@ use uuid::Uuid;
 mod copy;
 mod log;
 mod modes;
+mod queue;
 mod reserve;
 mod sanitize;
 

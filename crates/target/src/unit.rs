@@ -4,6 +4,7 @@ use crate::{
     inside::{Entered, Inside},
     log::Counters,
     modes::SharedModes,
+    queue::Queue,
     reservations::{ItNexus, Refusal, Reservations},
     sanitizing::Sanitizing,
     settings::Settings,
@@ -49,6 +50,7 @@ pub(crate) struct UnitState {
     reservations: Mutex<Reservations>,
     /// As [`Reservations::is_open`] says: most requests look at nothing else.
     restricts: AtomicBool,
+    pub(crate) queue: Queue,
     /// Requests that write and are being executed.
     inside: Inside,
     /// Held by the one who changes reservations or settings; only the end of a RESERVE does not wait for it.
@@ -80,6 +82,7 @@ impl UnitState {
             counters: Counters::default(),
             restricts: AtomicBool::new(!reservations.is_open()),
             reservations: Mutex::new(reservations),
+            queue: Queue::default(),
             inside: Inside::default(),
             changing: AsyncMutex::new(),
         }

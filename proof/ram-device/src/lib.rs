@@ -10,7 +10,7 @@ use content::Content;
 use quoin_base::{ByteRange, Extent};
 use quoin_qos::{Limits, Throttle};
 use quoin_volume::{BlockDevice, DeviceError, Instruments, Kept, Provisioning, Thresholds};
-use quoin_world::{Buf, Event, Mutex, Slice};
+use quoin_world::{Buf, Event, Mutex, Nanos, Slice};
 use std::{
     future::poll_fn,
     mem,
@@ -78,7 +78,7 @@ impl RamDevice {
     /// With these limits of what hosts may ask of it.
     #[must_use]
     pub fn limited(self, limits: Limits) -> Self {
-        self.throttle.configure(&[limits], None);
+        self.throttle.configure(&[limits], None, Nanos::default());
         self
     }
 

@@ -117,6 +117,51 @@ fn a_reset_by_one_session_is_a_unit_attention_in_another() {
     }
 }
 
+/// A reset of one unit while another session has its window full of writes to two that wait for their data.
+#[test]
+fn a_reset_ends_many_tasks_of_its_unit_and_no_others() {
+    const LUN_1: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
+    let server = Server::start();
+    let mut one = Client::logged_in(&server, 1, "").ready();
+    let mut two = Client::logged_in(&server, 2, "").ready();
+    let mut waiting = Vec::new();
+    for number in 0..240 {
+        // 4096 bytes are 8 blocks of the one unit and a block of the other.
+        let (lun, blocks) = if number % 2 == 0 { ([0; 8], 8) } else { (LUN_1, 1) };
+        let write = ScsiCommand { lun, ..two.command(0xA0, 4096, &write_10(number, blocks)) };
+        two.send(write, &[]);
+        waiting.push((write, R2t::from(two.receive().0)));
+    }
+    let reset = TaskRequest {
+        opcode: 0x40 | opcode::TASK_REQUEST,
+        flags: 0x80 | 5,
+        itt: 77.into(),
+        referenced: NO_TAG.into(),
+        cmd_sn: one.cmd_sn.into(),
+        ..TaskRequest::default()
+    };
+    one.send(reset, &[]);
+    assert_eq!(TaskResponse::from(one.receive().0).response, 0);
+    let data = |(write, r2t): &(ScsiCommand, R2t)| DataOut {
+        opcode: opcode::DATA_OUT,
+        flags: 0x80,
+        lun: r2t.lun,
+        itt: write.itt,
+        ttt: r2t.ttt,
+        ..DataOut::default()
+    };
+    // The data of all of them comes. Half of the tasks are gone, and that half is not answered.
+    for task in &waiting {
+        two.send(data(task), &[9; 4096]);
+    }
+    for (write, _) in waiting.iter().filter(|(write, _)| write.lun == LUN_1) {
+        let response = ScsiResponse::from(two.receive().0);
+        assert_eq!((response.itt, response.status), (write.itt, 0));
+    }
+    let mut two = two.ready();
+    assert_eq!(two.execute(512, &read_10(0, 1)), (0, vec![0; 512]), "a task that was reset wrote its data");
+}
+
 #[test]
 fn tasks_are_aborted_by_tag() {
     let server = Server::start();
@@ -290,11 +335,12 @@ fn a_portal_that_is_closed_asks_for_logout_and_accepts_nothing_more() {
     server.iscsi.set_portals(vec![portal]);
     assert_eq!(client.execute(512, &read_10(0, 1)), (0, vec![0; 512]), "the other portal was closed");
     server.iscsi.set_portals(vec![other]);
+    // Open again, for others, before the session has heard of it.
+    server.iscsi.set_portals(vec![portal, other]);
     assert_eq!(event(&mut client), (1, 0, 1));
     assert_eq!(client.execute(512, &read_10(0, 1)), (0, vec![0; 512]));
     assert_eq!(event(&mut client), (2, 0, 0));
     assert!(client.is_closed());
-    assert_eq!(server.target.ports(), [2]);
     let closed = Instant::now();
     while TcpStream::connect(server.address).is_ok() {
         assert!(closed.elapsed() < DEADLINE, "the portal still accepts connections");

@@ -38,8 +38,14 @@ impl Passed {
     }
 }
 
-/// A session that has `depth` requests of `bytes` waiting, until `over`.
-fn flood(world: &Arc<SimWorld>, line: Line, depth: usize, bytes: u64, over: &Arc<AtomicBool>) -> Passed {
+/// A session that has `depth` requests of `bytes` waiting, until `over`. Its timers are `late`.
+fn flood(
+    world: &Arc<SimWorld>,
+    line: Line,
+    (depth, bytes): (usize, u64),
+    over: &Arc<AtomicBool>,
+    late: Duration,
+) -> Passed {
     let (passed, world, over) = (Passed::default(), world.clone(), over.clone());
     let (told, own) = (passed.clone(), world.clone());
     let task = async move {
@@ -55,7 +61,7 @@ fn flood(world: &Arc<SimWorld>, line: Line, depth: usize, bytes: u64, over: &Arc
                     waiting.push_back(id);
                 }
             }
-            for id in line.passed(|| own.now(), |time| own.sleep(time)).await {
+            for id in line.passed(|| own.now(), |time| own.sleep(time + late)).await {
                 assert_eq!(waiting.pop_front(), Some(id), "in their order");
                 told.0.lock().push(own.now());
             }
@@ -67,7 +73,7 @@ fn flood(world: &Arc<SimWorld>, line: Line, depth: usize, bytes: u64, over: &Arc
 
 fn throttle(limits: &[Limits], share: Option<&Arc<Share>>) -> Arc<Throttle> {
     let throttle = Arc::new(Throttle::default());
-    throttle.configure(limits, share);
+    throttle.configure(limits, share, Nanos(0));
     throttle
 }
 
@@ -83,7 +89,31 @@ impl Rig {
     }
 
     fn flood(&self, throttle: &Arc<Throttle>, depth: usize, bytes: u64) -> Passed {
-        flood(&self.world, throttle.line(), depth, bytes, &self.over)
+        flood(&self.world, throttle.line(), (depth, bytes), &self.over, Duration::ZERO)
+    }
+
+    /// A session that sends a request each so often, if the one before has passed.
+    fn pace(&self, throttle: &Arc<Throttle>, every: Duration) -> Passed {
+        let (passed, line) = (Passed::default(), throttle.line());
+        let (told, own, over) = (passed.clone(), self.world.clone(), self.over.clone());
+        let task = async move {
+            while !over.load(SeqCst) {
+                own.sleep(every).await;
+                if !line.admit(0, Cost::of_bytes(4096), own.now()) {
+                    assert_eq!(line.passed(|| own.now(), |time| own.sleep(time)).await, [0]);
+                }
+                told.0.lock().push(own.now());
+            }
+        };
+        self.world.spawn(Thread::Data(0), Box::pin(task));
+        passed
+    }
+
+    /// How many pass meanwhile.
+    fn during(&self, time: Duration, passed: &Passed) -> usize {
+        let before = passed.len();
+        self.wait(time);
+        passed.len() - before
     }
 
     fn wait(&self, time: Duration) {
@@ -175,6 +205,59 @@ fn a_quiet_volume_of_a_flooded_group_waits_for_no_more_than_its_turn() {
     assert!(longest.unwrap() <= 3 * MS);
 }
 
+/// Whoever had what it asked for, for however long, has its part when another comes.
+#[test]
+fn a_volume_that_never_had_to_wait_keeps_its_part_when_a_flood_begins() {
+    let rig = Rig::new(8);
+    let group = Share::new(ios(1000));
+    let (steady, loud) = (throttle(&[], Some(&group)), throttle(&[], Some(&group)));
+    let steady = rig.pace(&steady, S / 900);
+    assert!(near(rig.during(60 * S, &steady), 54_000));
+    rig.flood(&loud, 1, 4096);
+    let kept = rig.during(2 * S, &steady);
+    assert!(kept >= 700, "of 1000 in 2 s, as one request waits at a time: {kept}");
+}
+
+/// Whoever its own limit held up has saved nothing up, neither for itself nor for another that comes back then.
+#[test]
+fn a_volume_that_its_own_limit_held_up_does_not_make_up_for_it() {
+    let rig = Rig::new(9);
+    let group = Share::new(ios(1000));
+    let [held_up, loud, returning] = [&[ios(100)][..], &[], &[]].map(|own| throttle(own, Some(&group)));
+    rig.flood(&held_up, 16, 4096);
+    let floods = rig.flood(&loud, 16, 4096);
+    rig.wait(60 * S);
+    let back = rig.pace(&returning, 50 * MS);
+    let shared = rig.during(10 * S, &floods);
+    assert!(shared >= 8_500, "{shared}, beside 1000 and 200");
+    assert!(back.len() >= 190, "{}", back.len());
+    held_up.configure(&[], Some(&group), rig.world.now());
+    let shared = rig.during(S, &floods);
+    assert!((450..=550).contains(&shared), "{shared}");
+}
+
+#[test]
+fn a_volume_whose_group_holds_it_up_passes_at_once_when_it_leaves() {
+    let rig = Rig::new(10);
+    let group = Share::new(Limits { ios: None, bytes: rate(4 << 20, 10 * MS) });
+    let volume = throttle(&[], Some(&group));
+    // One request of a minute, and those behind it.
+    let passed = rig.flood(&volume, 4, 240 << 20);
+    assert!(rig.during(S, &passed) <= 1);
+    volume.configure(&[], None, rig.world.now());
+    assert!(rig.during(MS, &passed) >= 4);
+}
+
+#[test]
+fn timers_that_are_late_take_nothing_off_a_limit() {
+    let rig = Rig::new(11);
+    let volume = throttle(&[Limits { ios: rate(10_000, Duration::ZERO), bytes: None }], None);
+    let late = Duration::from_micros(1500);
+    let passed = flood(&rig.world, volume.line(), (64, 4096), &rig.over, late);
+    let during = rig.during(10 * S, &passed);
+    assert!(near(during, 100_000), "{during}");
+}
+
 #[test]
 fn limits_change_while_requests_wait() {
     let rig = Rig::new(6);
@@ -187,15 +270,15 @@ fn limits_change_while_requests_wait() {
     };
     assert!((9..=12).contains(&during(S)));
     // Those that wait do so no longer than the new limit says.
-    volume.configure(&[ios(1000)], None);
+    volume.configure(&[ios(1000)], None, rig.world.now());
     assert!(near(during(S), 1000));
     // Into a group, and out of it.
     let group = Share::new(ios(100));
-    volume.configure(&[ios(1000)], Some(&group));
+    volume.configure(&[ios(1000)], Some(&group), rig.world.now());
     assert!((90..=112).contains(&during(S)));
-    group.retune(ios(500));
+    group.retune(ios(500), rig.world.now());
     assert!((490..=515).contains(&during(S)));
-    volume.configure(&[], None);
+    volume.configure(&[], None, rig.world.now());
     assert!(!volume.is_limited());
     assert!(during(10 * MS) >= 64);
 }
@@ -206,8 +289,8 @@ fn a_session_that_goes_leaves_the_others_to_go_on() {
     let volume = throttle(&[ios(100)], None);
     // Whoever comes first holds the timer.
     let (first, others) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    flood(&rig.world, volume.line(), 8, 0, &first);
-    let second = flood(&rig.world, volume.line(), 8, 0, &others);
+    flood(&rig.world, volume.line(), (8, 0), &first, Duration::ZERO);
+    let second = flood(&rig.world, volume.line(), (8, 0), &others, Duration::ZERO);
     rig.wait(S);
     first.store(true, SeqCst);
     rig.wait(S);
@@ -233,6 +316,23 @@ fn a_crowd_is_told_before_hosts_lose_patience() {
     assert_eq!(other.crowd(now), None);
     drop(own);
     assert_eq!((volume.view().waiting, other.crowd(now)), (0, None));
+}
+
+/// However much others have waiting, a session that has nothing waiting is next.
+#[test]
+fn a_session_is_not_sent_away_for_what_waits_in_other_lines() {
+    let group = Share::new(Limits { ios: None, bytes: rate(4 << 20, 10 * MS) });
+    let (loud, quiet) = (throttle(&[], Some(&group)), throttle(&[], Some(&group)));
+    let (lines, now) = ([(); 8].map(|()| loud.line()), Nanos(1));
+    for id in 0..200 {
+        lines[id as usize % 8].admit(id, Cost::of_bytes(1 << 20), now);
+    }
+    assert_eq!(loud.line().crowd(now), None, "8 lines have a request of 250 ms before it");
+    let line = quiet.line();
+    assert_eq!(line.crowd(now), None);
+    assert!(!line.admit(0, Cost::of_bytes(4096), now));
+    assert_eq!(line.crowd(now), None);
+    assert_eq!(lines[0].crowd(now), Some(Crowd::Own));
 }
 
 /// What a test does to a line, or to the limits.
@@ -335,13 +435,13 @@ proptest! {
                 }
                 Act::Configure(at, rate, grouped) => {
                     let limits = if rate == 0 { Limits::default() } else { ios(rate) };
-                    volumes[at].configure(&[limits], grouped.then_some(&group));
+                    volumes[at].configure(&[limits], grouped.then_some(&group), rig.world.now());
                 }
-                Act::Retune(rate) => group.retune(ios(rate)),
+                Act::Retune(rate) => group.retune(ios(rate), rig.world.now()),
             }
         }
         // With room for all of them, nothing is left behind.
-        volumes.iter().for_each(|volume| volume.configure(&[], None));
+        volumes.iter().for_each(|volume| volume.configure(&[], None, rig.world.now()));
         rig.wait(S);
         for session in &sessions {
             prop_assert!(session.waiting.lock().is_empty(), "left behind: {:?}", session.waiting.lock());
