@@ -24,6 +24,9 @@ pub const ATOMIC_BYTES: u64 = 128 * KIB;
 pub const THRESHOLD_SET_BYTES: u64 = MIB;
 /// Longest parameter list taken with any command other than those that move blocks.
 pub const PARAMETER_BYTES: u32 = 8 + 16 * UNMAP_DESCRIPTORS;
+/// Most bytes a command about the unit returns, whatever its allocation length is: as much as 16 bits can ask for.
+/// Commands with a longer allocation length return far less, except REPORT LUNS, which the target answers at once.
+pub const RETURNED_PARAMETER_BYTES: u32 = 64 * KIB as u32;
 // Both logical blocks, 512 and 4096 bytes, divide what is advertised.
 const LONGEST_BLOCK_BYTES: u64 = 4096;
 const _: () = assert!(TRANSFER_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));

@@ -15,6 +15,7 @@ use quoin_world::{Buf, Slice};
 
 /// Most descriptors in one answer to GET LBA STATUS; further ones are asked for from the last one's end.
 const MAX_LBA_STATUS_DESCRIPTORS: usize = 1024;
+const _: () = assert!(8 + 16 * MAX_LBA_STATUS_DESCRIPTORS <= limits::RETURNED_PARAMETER_BYTES as usize);
 
 pub(crate) async fn write_same<D: BlockDevice>(
     device: &D,

@@ -50,7 +50,11 @@ fn run_with(
     let data = if data.is_empty() { Vec::new() } else { vec![Slice::copy_of(data)] };
     let future = pin!(execute(command, device, unit, data, in_limit_bytes));
     match { future }.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(reply) => reply,
+        Poll::Ready(reply) => {
+            let returned = reply.data.iter().map(|slice| slice.len() as u64).sum::<u64>();
+            assert!(returned <= transfer.in_bytes, "{command:?} returned more than it said");
+            reply
+        }
         Poll::Pending => panic!("a device in RAM is always ready"),
     }
 }
@@ -435,6 +439,21 @@ fn what_is_supported_is_reported() {
     assert_eq!(data_of(&log(0, 0)), [0, 0, 0, 7, 0, 2, 3, 5, 6, 0x19, 0x2F]);
     assert_eq!(data_of(&log(0x2F, 0)), [0xAF, 0, 0, 8, 0, 0, 3, 4, 0, 0, 0xFF, 0]);
     assert_eq!(log(0x0D, 0).sense, Some(Sense::INVALID_FIELD_IN_CDB));
+}
+
+/// A transport keeps memory for what a command may return, and an allocation length may be any number.
+#[test]
+fn a_long_allocation_length_costs_no_memory() {
+    let geometry = Geometry::of(&ram(512));
+    let in_bytes = |cdb: &[u8]| Command::parse(cdb).unwrap().transfer(geometry).unwrap().in_bytes;
+    for (opcode, action) in [(0x9E, 0x10), (0x9E, 0x12), (0x84, 0x00), (0x84, 0x03), (0x84, 0x07)] {
+        assert_eq!(in_bytes(&cdb16(opcode, action, 0, u32::MAX)), 64 << 10, "{opcode:#x}/{action:#x}");
+        assert_eq!(in_bytes(&cdb16(opcode, action, 0, 100)), 100);
+    }
+    for (opcode, action) in [(0xA3, 0x0A), (0xA3, 0x0C), (0xA3, 0x0D), (0xB7, 0)] {
+        let cdb = [opcode, action, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0];
+        assert_eq!(in_bytes(&cdb), 64 << 10, "{opcode:#x}/{action:#x}");
+    }
 }
 
 #[test]

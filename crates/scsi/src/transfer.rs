@@ -29,7 +29,11 @@ impl Command {
     /// LENGTH ERROR if it asks for more than [`limits`] allow, for anchored blocks of a thin unit, or for
     /// less than an answer's header.
     pub fn transfer(&self, geometry: Geometry) -> Result<Transfer, Sense> {
-        let data_in = |in_bytes: u32| Transfer { in_bytes: in_bytes.into(), ..Transfer::default() };
+        // An initiator may have room for more than there is to tell: no memory is kept for that.
+        let data_in = |allocation: u32| {
+            let in_bytes = allocation.min(limits::RETURNED_PARAMETER_BYTES).into();
+            Transfer { in_bytes, ..Transfer::default() }
+        };
         let data_out = |out_bytes: u32| Transfer { out_bytes: out_bytes.into(), ..Transfer::default() };
         if let Some(transfer) = self.transfer_of_blocks(geometry)? {
             return Ok(transfer);
