@@ -252,12 +252,18 @@ impl<D: BlockDevice> Session<D> {
     }
 
     /// Starts what waits, in order, as far as memory goes. One task is always let in, so that the session gets on.
+    ///
+    /// This goes beyond [`MEMORY_BYTES`] by one command's data at most: limits let the commands that move blocks through
+    /// in order, so what waits for an older command of its unit that has no memory yet is about the unit, and small.
     pub(crate) fn pump(&mut self) {
         self.note_memory();
         while let Some((itt, cost_bytes)) = self.tasks.next_waiting() {
-            // The first command of an idle session is let in whatever others hold (invariant 2).
-            let held = self.tasks.memory_bytes() + self.out.queued_bytes() as u64;
-            if held > 0 && (held + cost_bytes > MEMORY_BYTES || !self.share.has_room(cost_bytes)) {
+            // The first command of an idle session is let in whatever others hold (invariant 2). So is the next one if
+            // all that have their memory wait for others: it may be the one that they wait for.
+            let queued = self.out.queued_bytes() as u64;
+            let held = self.tasks.memory_bytes() + queued;
+            let has_room = held + cost_bytes <= MEMORY_BYTES && self.share.has_room(cost_bytes);
+            if held > 0 && !has_room && !(queued == 0 && self.tasks.is_stuck()) {
                 return;
             }
             self.tasks.admit_next();

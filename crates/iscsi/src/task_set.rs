@@ -4,8 +4,9 @@
 //! Each session is a task set of its own (TST = 001b in the control mode page), and order is kept by unit
 //! within it. A HEAD OF QUEUE task runs at once. An ORDERED task waits for the older ones and for those HEAD
 //! OF QUEUE; a SIMPLE task for older ORDERED ones and for those HEAD OF QUEUE. A task that still waits for
-//! memory does not hold others up as a HEAD OF QUEUE task. Memory is given in the order of arrival. So a task
-//! waits only for tasks that have their memory, and at least one of those waits for no other task.
+//! memory does not hold others up as a HEAD OF QUEUE task. Memory is given in the order of arrival, but a task
+//! that waits for limits comes to wait for memory only when they let it through. So those that have their memory
+//! may all wait for one that has none yet: then the next that waits for memory has to be let in.
 //!
 //! Example, all of one unit: SIMPLE 1 runs, ORDERED 2 waits for 1, SIMPLE 3 waits for 2. Now HEAD OF QUEUE 4
 //! comes and runs at once; when 1 has ended, 2 still waits for 4.
@@ -170,6 +171,12 @@ impl<D: BlockDevice> TaskSet<D> {
     pub(crate) fn next_waiting(&self) -> Option<(u32, u64)> {
         let itt = *self.waiting.front()?;
         Some((itt, self.tasks.get(&itt).map_or(0, |task| task.cost_bytes)))
+    }
+
+    /// True if each admitted task waits for others, so that none of them gives its memory back by itself.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let is_dormant = |task: &Task<D>| matches!(task.stage, Stage::Dormant(_));
+        self.dormant > 0 && self.tasks.values().all(|task| !task.is_admitted || is_dormant(task))
     }
 
     /// Admits the task that [`TaskSet::next_waiting`] names.

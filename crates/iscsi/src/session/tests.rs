@@ -100,7 +100,7 @@ enum Act {
 }
 
 fn act() -> impl Strategy<Value = Act> {
-    let command = (0..3u8, 0..5u8, 0..3u8, 0..4096u16, any::<bool>(), any::<u16>(), any::<bool>()).prop_map(
+    let command = (0..3u8, 0..5u8, 0..4u8, 0..4096u16, any::<bool>(), any::<u16>(), any::<bool>()).prop_map(
         |(lun, attribute, op, blocks, immediate, sent, announce)| Act::Command {
             lun,
             attribute,
@@ -235,11 +235,17 @@ impl Rig {
         }
         self.issued += 1;
         let [high, low] = blocks.to_be_bytes();
-        let bytes = u32::from(blocks) * 512;
-        let (flags, code) = [(0, 0x00), (READ, 0x28), (WRITE, 0x2A)][usize::from(op)];
+        let (flags, code) = [(0, 0x00), (READ, 0x28), (WRITE, 0x2A), (READ, 0x9E)][usize::from(op)];
+        let mut bytes = if code == 0 { 0 } else { u32::from(blocks) * 512 };
         let mut cdb = [0; 16];
-        if code != 0 {
-            (cdb[0], cdb[7], cdb[8]) = (code, high, low);
+        match code {
+            0 => {}
+            // READ CAPACITY (16) by an initiator that has room for more than there is.
+            0x9E => {
+                (cdb[0], cdb[1], bytes) = (code, 0x10, u32::MAX);
+                cdb[10..14].fill(0xFF);
+            }
+            _ => (cdb[0], cdb[7], cdb[8]) = (code, high, low),
         }
         // What was not agreed on comes now and then, too.
         let room = if flags == WRITE { bytes.min(DATA.len() as u32) } else { 0 };
@@ -250,7 +256,7 @@ impl Rig {
             flags: flags | attribute | if announces { 0 } else { FINAL },
             lun: wire(lun),
             itt: self.issued.into(),
-            expected_bytes: if code == 0 { 0 } else { bytes }.into(),
+            expected_bytes: bytes.into(),
             cmd_sn: self.cmd_sn.into(),
             cdb,
             ..ScsiCommand::default()
@@ -468,6 +474,23 @@ fn a_limited_unit_leaves_window_and_memory_to_others() {
     rig.manage(5, 1, 0);
     assert_eq!(rig.session.tasks.limited(), (0, 0));
     rig.finish();
+    assert_eq!((rig.session.tasks.len(), rig.session.tasks.figures()), (0, (0, 0, 0, 0, 0)));
+}
+
+/// A command that holds its memory waits for an older one, which waited for a limit and finds no memory left.
+#[test]
+fn a_command_that_waited_for_a_limit_finds_memory() {
+    let rate = NonZeroU64::new(1000).map(|per_s| Rate { per_s, burst: Duration::ZERO });
+    let mut rig = Rig::limited(true, true, 1 << 20, Limits { ios: rate, bytes: None });
+    rig.command(1, 0, 0, 0, false, 0, false);
+    // An ORDERED read that has to wait for the one before it, and a SIMPLE READ CAPACITY (16), which limits let be.
+    rig.command(1, 0, 1, 1, false, 0, false);
+    rig.command(1, 2, 1, 4095, false, 0, false);
+    rig.command(1, 0, 3, 0, false, 0, false);
+    rig.begin();
+    assert_eq!(rig.session.tasks.limited().0, 1);
+    rig.finish();
+    assert_eq!(rig.answered.len(), 4);
     assert_eq!((rig.session.tasks.len(), rig.session.tasks.figures()), (0, (0, 0, 0, 0, 0)));
 }
 
