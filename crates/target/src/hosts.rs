@@ -379,6 +379,12 @@ impl<D: BlockDevice> Target<D> {
         (self.version(), luns)
     }
 
+    /// What an initiator sees under a number.
+    pub(crate) fn shown_as(&self, initiator: &str, lun: Lun) -> Option<Shown<D>> {
+        let state = self.state.lock();
+        state.host_of(initiator).and_then(|(_, host)| host.luns.get(&lun).cloned())
+    }
+
     /// Tells every session but `except` that a unit is being reset. Each returned future resolves when that
     /// session has nothing left running on it.
     pub(crate) fn announce_reset(&self, unit: Uuid, except: &Shared) -> Vec<OneShot<()>> {

@@ -19,6 +19,7 @@ mod hosts;
 mod inside;
 mod log;
 mod lun;
+mod mapping;
 mod memory;
 mod modes;
 mod nexus;

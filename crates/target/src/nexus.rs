@@ -267,6 +267,8 @@ pub struct Request<D: BlockDevice> {
     pub(crate) contents: u64,
     pub(crate) command: Command,
     transfer: Transfer,
+    /// The number by which the host named the unit, and the version of the mappings that the command was admitted by.
+    pub(crate) seen_as: (Lun, u64),
     _place: Place,
 }
 
@@ -302,6 +304,8 @@ impl<D: BlockDevice> Request<D> {
     /// Runs the command with the data the initiator sent; it takes up to `in_limit_bytes`.
     pub async fn run(&self, data: Vec<Slice>, in_limit_bytes: u64) -> Reply {
         let reply = match self.command {
+            // NOTE: looked at again: since it was admitted it may have waited for limits, or for its data.
+            _ if let Err(sense) = self.check_mapping() => Reply::check(sense),
             // NOTE: these take turns with changes that wait until nobody is inside.
             Command::Sanitize(request) => self.sanitize(request, &data).await,
             Command::ModeSelect(request) => self.select(&request, &data).await,
@@ -422,7 +426,8 @@ impl<D: BlockDevice> Nexus<D> {
         if let Ok(Command::ReportLuns { select, allocation }) = command {
             return self.report_luns(select, allocation);
         }
-        let Some(unit) = Lun::from_wire(lun).and_then(|lun| self.units.get_mut(&lun)) else {
+        let number = Lun::from_wire(lun);
+        let Some((number, unit)) = number.and_then(|lun| Some((lun, self.units.get_mut(&lun)?))) else {
             return without_unit(command?).map(Admission::Done);
         };
         let geometry = Geometry::of(&*unit.shown.device);
@@ -470,9 +475,9 @@ impl<D: BlockDevice> Nexus<D> {
         };
         // The contents that the host meant: if others take their place before the request runs, it is
         // refused.
-        let contents = unit.seen.contents;
+        let (contents, seen_as) = (unit.seen.contents, (number, self.version));
         let (target, nexus, unit) = (self.target.clone(), self.shared.clone(), unit.shown.clone());
-        Ok(Admission::Run(Request { target, nexus, unit, contents, command, transfer, _place }))
+        Ok(Admission::Run(Request { target, nexus, unit, contents, command, transfer, seen_as, _place }))
     }
 
     fn report_luns(&mut self, select: u8, allocation: u32) -> Result<Admission<D>, Sense> {

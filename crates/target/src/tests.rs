@@ -1,7 +1,8 @@
 //! Hosts, mappings and the attentions of sessions.
 
 use crate::{
-    Access, Admission, Credentials, Done, Login, Lun, Nexus, NexusName, Notice, Secret, Target, TargetError,
+    Access, Admission, Credentials, Done, Login, Lun, Nexus, NexusName, Notice, Request, Secret, Target,
+    TargetError,
 };
 use proptest::prelude::*;
 use quoin_ram_device::RamDevice;
@@ -244,6 +245,36 @@ fn a_read_only_unit_is_write_protected_for_its_host_alone() {
     target.map("r", lun(5), device(1), Access::ReadWrite).unwrap();
     assert_eq!(ask(&mut reader, 5, &write).sense, Some(Sense::MODE_PARAMETERS_CHANGED));
     assert_eq!(ask(&mut reader, 5, &write).sense, None);
+}
+
+/// A command may wait for limits or for its data while its host's mappings change.
+#[test]
+fn a_command_runs_only_if_its_host_may_still_do_so() {
+    const READ: [u8; 10] = [0x28, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    const WRITE: [u8; 10] = [0x2A, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    let target = one_host();
+    let mut nexus = connect(&target, HOST, 1);
+    assert_eq!(sense(&mut nexus, 0), Some(Sense::POWER_ON_OCCURRED));
+    let mut admit = |cdb: &[u8]| match nexus.admit(lun(0).to_wire(), cdb) {
+        Admission::Run(request) => request,
+        Admission::Done(reply) => panic!("{reply:?}"),
+    };
+    let run = |request: &Request<RamDevice>| {
+        let data = vec![Slice::copy_of(&[7; 512])];
+        now(request.run(data, 512)).sense
+    };
+    let (read, write) = (admit(&READ), admit(&WRITE));
+    // What happens to other hosts is nothing to it.
+    target.set_host("i", &["iqn.2026-11.test:i".into()], None).unwrap();
+    assert_eq!((run(&read), run(&write)), (None, None));
+    target.map("h", lun(0), device(1), Access::ReadOnly).unwrap();
+    assert_eq!((run(&read), run(&write)), (None, Some(Sense::WRITE_PROTECTED)));
+    target.unmap("h", lun(0)).unwrap();
+    assert_eq!([run(&read), run(&write)], [Some(Sense::LUN_NOT_SUPPORTED); 2]);
+    // Another volume under the same number, or the same one under another.
+    target.map("h", lun(0), device(2), Access::ReadWrite).unwrap();
+    target.map("h", lun(1), device(1), Access::ReadWrite).unwrap();
+    assert_eq!([run(&read), run(&write)], [Some(Sense::LUN_NOT_SUPPORTED); 2]);
 }
 
 #[test]
