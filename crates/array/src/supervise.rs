@@ -145,7 +145,8 @@ impl Array {
         let found = watch.look(stats);
         let thresholds = self.catalog().thresholds();
         thresholds.set(watch.thresholds_bytes(stats));
-        thresholds.note_space(taken_bytes(stats), stats.free_bytes);
+        thresholds.note_used(taken_bytes(stats));
+        thresholds.note_available(stats.free_bytes);
         drop(watch);
         if let Some(Found { severity, text, is_rise }) = found {
             self.log().record(severity, self.pool_name(), text);

@@ -190,12 +190,8 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         text: Vec<u8>,
         established: &Established,
     ) -> Result<Session<D>, IscsiError> {
-        let server = self.server;
-        let name = NexusName {
-            initiator: established.initiator.clone(),
-            isid: established.isid,
-            group: self.group.group,
-        };
+        let (server, group) = (self.server, self.group.group);
+        let name = NexusName { initiator: established.initiator.clone(), isid: established.isid, group };
         let no_such =
             Some((LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"));
         // A login that names a session wants to join it, or to take its connection over.

@@ -1,7 +1,7 @@
 //! Executing commands on a device.
 
 use crate::{
-    command::{Bytchk, Command, Extent},
+    command::{Bytchk, Command, Extent, LogSense},
     data_out::{concat, total, truncate},
     geometry::Geometry,
     inquiry::{self, no_defects},
@@ -20,9 +20,8 @@ use quoin_world::Slice;
 /// Executes a command that [`Command::transfer`] let pass.
 ///
 /// `data` is what the initiator sent, at most `out_bytes`, in slices cut at multiples of 512 bytes;
-/// `in_limit_bytes` is what it is willing to take. REPORT LUNS, REQUEST SENSE and MODE SELECT are the target's to
-/// answer, and so are LOG SENSE and LOG
-/// SELECT: here they see this unit as number 0, without a sense or anything counted, and change nothing. Commands about reservations, target
+/// `in_limit_bytes` is what it is willing to take. REPORT LUNS, REQUEST SENSE, MODE SELECT, LOG SENSE and LOG SELECT are the
+/// target's to answer: here they see this unit as number 0, without a sense or anything counted, and change nothing. Commands about reservations, target
 /// ports and copies, and SANITIZE, fail here.
 pub async fn execute<D: BlockDevice>(
     command: Command,
@@ -84,10 +83,7 @@ fn tell<D: BlockDevice>(
         Command::ReportTaskManagement { extended, allocation } => {
             (report_opcodes::task_management(extended), allocation)
         }
-        Command::LogSense(request) => {
-            let data = log::log_sense(&request, &[0; LogCounter::COUNT], device.thresholds())?;
-            (data, request.allocation)
-        }
+        Command::LogSense(request) => (uncounted_log(&request, device)?, request.allocation),
         Command::ModeSense(request) => {
             let thresholds = device.thresholds().map(Thresholds::bytes);
             (mode::sense(&request, geometry, thresholds.as_deref(), &unit)?, request.allocation)
@@ -125,6 +121,11 @@ fn tell<D: BlockDevice>(
         | Command::GetLbaStatus { .. } => return Err(Sense::INTERNAL_TARGET_FAILURE),
     };
     Ok(Reply::parameters(data, allocation))
+}
+
+/// LOG SENSE, where nobody counts commands.
+fn uncounted_log<D: BlockDevice>(request: &LogSense, device: &D) -> Result<Vec<u8>, Sense> {
+    log::log_sense(request, &[0; LogCounter::COUNT], device.thresholds())
 }
 
 async fn read<D: BlockDevice>(

@@ -27,7 +27,7 @@ impl Command {
     /// # Errors
     /// LBA OUT OF RANGE if the command goes beyond the unit's end. INVALID FIELD IN CDB or PARAMETER LIST
     /// LENGTH ERROR if it asks for more than [`limits`] allow, for anchored blocks of a thin unit, or for
-    /// less than an answer's header.
+    /// less than an answer's header (SPC-4 §6.35).
     pub fn transfer(&self, geometry: Geometry) -> Result<Transfer, Sense> {
         // An initiator may have room for more than there is to tell: no memory is kept for that.
         let data_in = |allocation: u32| {
@@ -75,7 +75,6 @@ impl Command {
             | Command::ReportTargetPortGroups { allocation, .. }
             | Command::ReadCapacity16 { allocation } => data_in(allocation),
             Command::ReportTaskManagement { extended, allocation } => {
-                // SPC-4 §6.35: the header must have room.
                 if allocation < if extended { 16 } else { 4 } {
                     return Err(Sense::INVALID_FIELD_IN_CDB);
                 }

@@ -12,6 +12,7 @@
 mod clock;
 mod copies;
 mod copy;
+mod counters;
 mod credentials;
 mod error;
 mod exports;
@@ -30,6 +31,7 @@ mod sanitize;
 mod sanitizing;
 mod send_queue;
 mod settings;
+mod shared_modes;
 mod token_copy;
 mod tokens;
 mod traffic;

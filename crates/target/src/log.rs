@@ -1,35 +1,12 @@
-//! What a unit counts of its commands, for its log pages and for the figures of its volume.
+//! Log pages, and what is counted of commands for them and for the figures of the volume.
 
 use crate::{Request, nexus::parameter_list};
 use quoin_scsi::{
-    Command, LogCounter, LogCounts, LogSelect, LogSense, Reply, Sense, SenseKey, Status, log_select,
-    log_sense,
+    Command, LogCounter, LogSelect, LogSense, Reply, Sense, SenseKey, Status, log_select, log_sense,
 };
 use quoin_volume::{BlockDevice, Operation};
 use quoin_world::Slice;
-use std::{
-    array,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
-
-/// The counters of a unit since it was first shown to a host, or since LOG SELECT reset them.
-#[derive(Default, Debug)]
-pub(crate) struct Counters([AtomicU64; LogCounter::COUNT]);
-
-impl Counters {
-    fn add(&self, counter: LogCounter, amount: u64) {
-        self.0[counter as usize].fetch_add(amount, Ordering::Relaxed);
-    }
-
-    fn reset(&self, counter: LogCounter) {
-        self.0[counter as usize].store(0, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> LogCounts {
-        array::from_fn(|at| self.0[at].load(Ordering::Relaxed))
-    }
-}
+use std::time::Duration;
 
 /// What a command is to the log pages. UNMAP and commands about the unit are none of these.
 enum Kind {

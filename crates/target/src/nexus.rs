@@ -193,7 +193,7 @@ impl Seen {
 impl<D: BlockDevice> Unit<D> {
     fn new(shown: Shown<D>) -> Self {
         let seen = Seen::of(&shown);
-        let queue = Part::new(shown.state.clone());
+        let queue = Part::new(shown.state.queue.clone());
         Self { shown, queue, seen, attentions: VecDeque::from([Sense::POWER_ON_OCCURRED]) }
     }
 

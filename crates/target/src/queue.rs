@@ -4,7 +4,6 @@
 //! room, and the others give it up as their commands end. A command beyond a session's part is answered TASK SET FULL, upon
 //! which a host sends fewer at a time (SAM-5 §5.3.1).
 
-use crate::unit::UnitState;
 use std::sync::{
     Arc,
     atomic::{AtomicU32, Ordering::Relaxed},
@@ -19,7 +18,7 @@ pub(crate) struct Queue(AtomicU32);
 
 /// The part of a queue that a session has.
 pub(crate) struct Part {
-    unit: Arc<UnitState>,
+    queue: Arc<Queue>,
     commands: AtomicU32,
 }
 
@@ -27,15 +26,16 @@ pub(crate) struct Part {
 pub(crate) struct Place(Arc<Part>);
 
 impl Part {
-    pub(crate) fn new(unit: Arc<UnitState>) -> Arc<Self> {
-        Arc::new(Self { unit, commands: AtomicU32::new(0) })
+    pub(crate) fn new(queue: Arc<Queue>) -> Arc<Self> {
+        Arc::new(Self { queue, commands: AtomicU32::new(0) })
     }
 
     /// Takes a place in the queue; `None` if the session has as many as it may have now.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Place> {
-        let queue = &self.unit.queue.0;
+        let sessions_here = &self.queue.0;
         let own = self.commands.fetch_add(1, Relaxed);
-        let sessions = if own == 0 { queue.fetch_add(1, Relaxed) + 1 } else { queue.load(Relaxed) };
+        let sessions =
+            if own == 0 { sessions_here.fetch_add(1, Relaxed) + 1 } else { sessions_here.load(Relaxed) };
         // NOTE: counted before it is known whether it may be; dropped, it is not counted any more.
         let place = Place(self.clone());
         (own < (DEPTH / sessions.max(1)).max(1)).then_some(place)
@@ -44,11 +44,11 @@ impl Part {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Part { unit, commands } = &*self.0;
+        let Part { queue, commands } = &*self.0;
         let before = commands.fetch_sub(1, Relaxed);
         assert!(before > 0, "unit: a command left a queue that it was not in");
         if before == 1 {
-            unit.queue.0.fetch_sub(1, Relaxed);
+            queue.0.fetch_sub(1, Relaxed);
         }
     }
 }

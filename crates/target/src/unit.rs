@@ -1,13 +1,13 @@
 //! A unit as the target keeps it: a device, how a host may use it, what MODE SELECT has changed of it, and who has reserved it.
 
 use crate::{
+    counters::Counters,
     inside::{Entered, Inside},
-    log::Counters,
-    modes::SharedModes,
     queue::Queue,
     reservations::{ItNexus, Refusal, Reservations},
     sanitizing::Sanitizing,
     settings::Settings,
+    shared_modes::SharedModes,
 };
 use parking_lot::Mutex;
 use quoin_scsi::{Needs, Port, Sense};
@@ -50,7 +50,7 @@ pub(crate) struct UnitState {
     reservations: Mutex<Reservations>,
     /// As [`Reservations::is_open`] says: most requests look at nothing else.
     restricts: AtomicBool,
-    pub(crate) queue: Queue,
+    pub(crate) queue: Arc<Queue>,
     /// Requests that write and are being executed.
     inside: Inside,
     /// Held by the one who changes reservations or settings; only the end of a RESERVE does not wait for it.
@@ -82,7 +82,7 @@ impl UnitState {
             counters: Counters::default(),
             restricts: AtomicBool::new(!reservations.is_open()),
             reservations: Mutex::new(reservations),
-            queue: Queue::default(),
+            queue: Arc::default(),
             inside: Inside::default(),
             changing: AsyncMutex::new(),
         }

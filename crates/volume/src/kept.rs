@@ -7,7 +7,7 @@ use crate::{
     record::{RESERVATIONS_OBJECT, SETTINGS_OBJECT, key},
 };
 use parking_lot::Mutex;
-use quoin_base::{ByteRange, VolumeId};
+use quoin_base::ByteRange;
 use quoin_pool::{ObjectKind, Pool, Transaction};
 use std::collections::BTreeMap;
 
@@ -55,11 +55,6 @@ impl KeptObjects {
             volume.kept.set(what, self.0[what as usize].remove(&key(volume.id())));
         }
     }
-}
-
-/// Deletes what is kept of a volume.
-pub(crate) fn delete(tx: Transaction, id: VolumeId) -> Transaction {
-    Kept::ALL.into_iter().fold(tx, |tx, what| tx.delete(what.object(), &key(id)))
 }
 
 impl Volume {

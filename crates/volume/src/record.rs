@@ -6,7 +6,7 @@
 mod stored;
 
 use self::stored::Stored;
-use crate::{Deleted, Folder, Origin, OriginKind, Tags, VolumeError, VolumeSpec, kept};
+use crate::{Deleted, Folder, Origin, OriginKind, Tags, VolumeError, VolumeSpec};
 use quoin_base::VolumeId;
 use quoin_pool::{ObjectKind, Transaction};
 use serde::Serialize;
@@ -143,7 +143,10 @@ impl VolumeRecord {
 
     /// Removes it.
     pub(crate) fn delete(&self, tx: Transaction) -> Transaction {
-        let tx = kept::delete(tx.delete(VOLUME_OBJECT, &key(self.id)), self.id);
+        // With what front ends keep of it.
+        let tx = [VOLUME_OBJECT, RESERVATIONS_OBJECT, SETTINGS_OBJECT]
+            .into_iter()
+            .fold(tx, |tx, object| tx.delete(object, &key(self.id)));
         if self.labels.tags.is_empty() { tx } else { tx.delete(TAGS_OBJECT, &key(self.id)) }
     }
 

@@ -34,10 +34,14 @@ impl Thresholds {
         self.bytes.read().clone()
     }
 
-    /// Notes how much of the space is used, as far as thresholds are concerned, and available.
-    pub fn note_space(&self, used_bytes: u64, available_bytes: u64) {
-        self.used_bytes.store(used_bytes, Ordering::Relaxed);
-        self.available_bytes.store(available_bytes, Ordering::Relaxed);
+    /// Notes how much of the space is used, as far as thresholds are concerned.
+    pub fn note_used(&self, bytes: u64) {
+        self.used_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes how much of the space is available.
+    pub fn note_available(&self, bytes: u64) {
+        self.available_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// The space that was used when it was noted last.

@@ -8,7 +8,8 @@ fn counts() -> LogCounts {
 
 fn thresholds() -> Thresholds {
     let thresholds = Thresholds::default();
-    thresholds.note_space(5 << 30, (3 << 20) - 1);
+    thresholds.note_used(5 << 30);
+    thresholds.note_available((3 << 20) - 1);
     thresholds
 }
 
