@@ -144,10 +144,14 @@ impl<D: BlockDevice> Connection<'_, D> {
         let connected = self.connected(&export, &socket, &client);
         let device = export.device().clone();
         let unit = Unit { contents: export.contents(), device };
-        let mut session = Session::new(unit, export.clone(), &agreed, self.server.options.memory.share());
+        // A client may have sent its first requests along with the end of negotiation: they count as come now.
+        let share = self.server.options.memory.share();
+        let mut session = Session::new(unit, export.clone(), &agreed, share, clock.now());
         let mut running = FuturesUnordered::new();
         let perform = |work| perform(work, clock);
         let outcome = self.serve(&mut socket, &export, &mut session, &mut running, perform).await;
+        // NOTE: at once: others may wait for the limits by its timer, which nobody looks at any more.
+        session.give_up_limited();
         if outcome.is_ok() {
             within(clock, CLOSE_LIMIT, socket.close()).await;
         }

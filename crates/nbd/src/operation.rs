@@ -71,6 +71,10 @@ impl Failure {
     pub(crate) fn new(errno: Errno, message: impl Into<String>) -> Self {
         Self { errno, message: message.into(), offset: None }
     }
+
+    pub(crate) fn read_only() -> Self {
+        Self::new(Errno::Perm, "the export is read-only")
+    }
 }
 
 impl From<DeviceError> for Failure {
@@ -106,7 +110,7 @@ impl Operation {
             command::DISC => return Ok(Self::Disconnect),
             command::FLUSH => return Ok(Self::Flush),
             command::WRITE | command::TRIM | command::WRITE_ZEROES if terms.read_only => {
-                return Err(Failure::new(Errno::Perm, "the export is read-only"));
+                return Err(Failure::read_only());
             }
             command::READ | command::WRITE if range.len > MAX_PAYLOAD_BYTES.into() => {
                 return invalid(format!("{} bytes are more than the {MAX_PAYLOAD_BYTES} allowed", range.len));
@@ -147,6 +151,11 @@ impl Operation {
             command::BLOCK_STATUS => Self::BlockStatus { range, one: flags & flag::REQ_ONE != 0 },
             _ => return invalid(format!("a request of type {kind} is not known")),
         })
+    }
+
+    /// Whether it changes what the volume holds.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(self, Self::Write(_) | Self::Trim(_) | Self::WriteZeroes(_))
     }
 
     /// What it takes of the limits of a volume; `None` if it takes nothing.

@@ -53,7 +53,8 @@ pub struct Options {
     /// Time without progress after which a client that stopped in the middle of a request, or does not take its
     /// replies, is dropped.
     pub stall_timeout: Duration,
-    /// What timeouts and latencies go by.
+    /// What timeouts and latencies go by. Front ends of the same volumes must have the same one: the limits of a volume
+    /// are counted by it.
     pub clock: Arc<dyn Clock>,
     /// Milliseconds since the Unix epoch, for the list of clients.
     pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,

@@ -91,6 +91,7 @@ impl<D: BlockDevice> Session<D> {
         export: Arc<Export<D>>,
         agreed: &Agreed<E>,
         share: SessionShare,
+        now: Nanos,
     ) -> Self {
         Self {
             unit: Rc::new(unit),
@@ -108,7 +109,7 @@ impl<D: BlockDevice> Session<D> {
             disconnected: false,
             stopping: false,
             counted: MetricsSnapshot::default(),
-            received: Nanos::default(),
+            received: now,
         }
     }
 
@@ -278,6 +279,14 @@ impl<D: BlockDevice> Session<D> {
         }
     }
 
+    /// The connection is over: what waits for limits will not run, and nothing waits in this session's line any more.
+    pub(crate) fn give_up_limited(&mut self) {
+        if matches!(self.stage, Stage::Limited(..)) {
+            self.stage = Stage::Request;
+        }
+        self.line = None;
+    }
+
     /// Begins a request, or has it wait for room.
     fn let_in(&mut self, request: Request, operation: Operation) {
         if self.has_room(operation) {
@@ -308,6 +317,10 @@ impl<D: BlockDevice> Session<D> {
             );
         }
         self.counted.written_bytes += data.len() as u64;
+        // NOTE: looked at again: it may have waited for limits, for room and for its data.
+        if operation.changes() && self.export.is_read_only() {
+            return self.complete(Finished { cookie, operation, outcome: Err(Failure::read_only()) });
+        }
         let (received, unit) = (self.received, self.unit.clone());
         self.started.push(Work { cookie, operation, data, received, unit });
     }

@@ -5,10 +5,15 @@ use quoin_nbd::{
     Options, Refused,
     wire::{Chunk, OptionReply, Request, SimpleReply, chunk, command, command_flag, option, reply},
 };
+use quoin_qos::{Limits, Rate};
+use quoin_ram_device::RamDevice;
+use quoin_target::{Access, Clock, ExportRules, RuntimeClock};
 use quoin_volume::{BlockDevice, DeviceError};
+use quoin_world::{Nanos, Task};
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    num::NonZeroU64,
     sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
@@ -475,6 +480,111 @@ fn an_export_taken_away_ends_its_connections_and_no_others() {
     let (kind, said) = client.option(option::INFO, &[&name("v2")[..], &[0, 0]].concat());
     assert_eq!(kind, reply::ERR_UNKNOWN, "{said}");
     stays.disconnect();
+}
+
+/// From now on a volume moves this many bytes a second.
+fn limit(device: &RamDevice, per_s: u64) {
+    let bytes = NonZeroU64::new(per_s).map(|per_s| Rate { per_s, burst: Duration::ZERO });
+    device.throttle().unwrap().configure(&[Limits { ios: None, bytes }], None);
+}
+
+/// Waits until so many requests wait for the limits of a volume.
+#[track_caller]
+fn until_limited(device: &RamDevice, count: u64) {
+    let began = Instant::now();
+    while device.throttle().unwrap().view().waiting != count {
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", device.throttle().unwrap().view());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_write_that_waited_is_refused_if_its_export_is_read_only_by_then() {
+    let server = Server::start();
+    let device = server.device("v1");
+    let access = |access| server.exports.set("v1", device.clone(), ExportRules::default(), access);
+    let mut client = Client::open(&server, "v1", false);
+    limit(&device, 1024);
+    client.send(command::WRITE, 0, 1, 0, 1024, &[1; 1024]);
+    assert_eq!(client.error(), (1, 0));
+    // One that waits for a limit, and one that waits for its data.
+    client.send(command::WRITE, 0, 2, 0, 512, &[2; 512]);
+    until_limited(&device, 1);
+    access(Access::ReadOnly);
+    assert_eq!(client.error(), (2, PERM));
+    limit(&device, u64::MAX);
+    access(Access::Default);
+    client.send(command::WRITE, 0, 3, 0, 1024, &[3; 512]);
+    while server.nbd.metrics().requests < 3 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    access(Access::ReadOnly);
+    client.stream.write_all(&[3; 512]).unwrap();
+    assert_eq!(client.error(), (3, PERM));
+    assert_eq!(device.byte(0), 1);
+    client.disconnect();
+}
+
+/// One of the sessions that wait looks after the time for all of them.
+#[test]
+fn a_session_that_ends_amid_its_wait_for_limits_holds_up_no_other() {
+    let server = Server::start();
+    let device = server.device("v1");
+    let mut gone = Client::open(&server, "v1", false);
+    let mut stays = Client::open(&server, "ro", false);
+    limit(&device, 512);
+    device.hold(true);
+    gone.send(command::WRITE, 0, 1, 0, 1024, &[1; 1024]);
+    gone.send(command::WRITE, 0, 2, 0, 512, &[2; 512]);
+    until_limited(&device, 1);
+    stays.send(command::READ, 0, 3, 0, 512, &[]);
+    until_limited(&device, 2);
+    // The connection ends, and what it runs does not.
+    server.exports.retain(|name| name != "v1");
+    assert_eq!(stays.error(), (3, 0));
+    stays.stream.read_exact(&mut [0; 512]).unwrap();
+    device.hold(false);
+    assert!(gone.is_closed());
+    stays.disconnect();
+}
+
+/// A clock that has gone for an hour.
+struct Late(RuntimeClock);
+
+impl Clock for Late {
+    fn now(&self) -> Nanos {
+        Nanos(self.0.now().0 + Duration::from_secs(3600).as_nanos() as u64)
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        self.0.sleep(duration)
+    }
+}
+
+#[test]
+fn a_request_that_comes_with_the_end_of_negotiation_comes_then() {
+    let clock = Arc::new(Late(RuntimeClock::default()));
+    let server = Server::start_with(None, Options { clock, ..Options::default() });
+    let mut client = Client::connect(&server);
+    let data = [&name("v1")[..], &[0, 0]].concat();
+    let len = (data.len() as u32).to_be_bytes();
+    let read = Request {
+        magic: 0x2560_9513.into(),
+        flags: 0.into(),
+        kind: command::READ.into(),
+        cookie: 1.into(),
+        offset: 0.into(),
+        len_bytes: 512.into(),
+    };
+    let go = [&b"IHAVEOPT"[..], &option::GO.to_be_bytes(), &len, &data].concat();
+    client.stream.write_all(&[&go, read.as_bytes()].concat()).unwrap();
+    while client.reply().0 != reply::ACK {}
+    assert_eq!(client.error(), (1, 0));
+    client.stream.read_exact(&mut [0; 512]).unwrap();
+    let counted = server.device("v1").instruments().unwrap().snapshot();
+    let latency = counted.read.latency.sum();
+    assert!(counted.read.latency.count() == 1 && latency < Duration::from_secs(60), "{latency:?}");
+    client.disconnect();
 }
 
 /// Waits until so many refusals were told.
