@@ -226,8 +226,9 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         // A discovery session ends with its connection: no TSIH is ever used to come back to it.
         response.tsih = self.tsih.as_ref().map_or(u16::MAX, |tsih| tsih.tsih).into();
         response.max_cmd_sn = established.cmd_sn.wrapping_add(QUEUE_DEPTH - 1).into();
-        let session =
-            Session::new(established, stat_sn, nexus, self.targets(), server.options.memory.share());
+        // An initiator may have sent its first commands along with its last login request: they count as come now.
+        let (share, now) = (server.options.memory.share(), server.options.clock.now());
+        let session = Session::new(established, stat_sn, nexus, self.targets(), share, now);
         self.send_login(response, text).await?;
         let (initiator, peer) = (&established.initiator, self.peer);
         tracing::info!(%initiator, %peer, kind = ?established.kind, "initiator logged in");

@@ -17,7 +17,7 @@ use crate::{
 };
 use quoin_qos::{Crowd, Line};
 use quoin_scsi::{Reply, Status};
-use quoin_target::{Admission, Request};
+use quoin_target::{Admission, Nexus, Request};
 use quoin_volume::BlockDevice;
 use std::{collections::BTreeMap, rc::Rc};
 use uuid::Uuid;
@@ -30,6 +30,13 @@ const MOST_LIMITED_BYTES: u64 = 4 << 20;
 /// The lines of a session, by volume.
 #[derive(Default)]
 pub(crate) struct Lines(BTreeMap<Uuid, Waiting>);
+
+#[cfg(test)]
+impl Lines {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
 
 struct Waiting {
     line: Rc<Line>,
@@ -112,6 +119,19 @@ impl<D: BlockDevice> Session<D> {
         }
         itts.into_iter().for_each(|itt| self.tasks.wait_for_memory(itt));
         self.await_limits(volume);
+    }
+
+    /// Drops the lines of volumes that the session does not see any more. NOTE: those of others stay while they rest: a line
+    /// remembers when its turn is, and one that begins anew would come before lines that took turns with it.
+    pub(crate) fn drop_lines_of_volumes_gone(&mut self) {
+        if self.lines().0.is_empty() {
+            return;
+        }
+        let shown = self.nexus.as_mut().map(Nexus::units).unwrap_or_default();
+        let is_used = |volume: &Uuid, waiting: &mut Waiting| {
+            shown.contains(volume) || waiting.commands > 0 || waiting.is_awaited
+        };
+        self.lines().0.retain(is_used);
     }
 
     /// Ends a task's wait for limits, if it waits for any: it will not run.

@@ -60,7 +60,8 @@ pub struct Options {
     pub ping_after: Duration,
     /// Time that initiators have to log out when the server shuts down; told to them in whole seconds.
     pub logout_time: Duration,
-    /// What timeouts and latencies go by.
+    /// What timeouts and latencies go by. Front ends of the same volumes must have the same one: the limits of a volume
+    /// are counted by it.
     pub clock: Arc<dyn Clock>,
     /// Milliseconds since the Unix epoch, for the list of sessions.
     pub wall_clock_ms: Box<dyn Fn() -> u64 + Send + Sync>,

@@ -97,6 +97,7 @@ impl<D: BlockDevice> Session<D> {
         nexus: Option<Nexus<D>>,
         targets: Text,
         share: SessionShare,
+        now: Nanos,
     ) -> Self {
         debug_assert_eq!(nexus.is_some(), login.kind == SessionKind::Normal);
         Self {
@@ -115,7 +116,7 @@ impl<D: BlockDevice> Session<D> {
             text: Vec::new(),
             end: None,
             counted: MetricsSnapshot::default(),
-            now: Nanos::default(),
+            now,
             told_outstanding: 0,
         }
     }
@@ -190,6 +191,7 @@ impl<D: BlockDevice> Session<D> {
     /// Counts a tick of the connection. Returns what the peer should have done by now and has not, if
     /// anything.
     pub(crate) fn tick(&mut self) -> Option<&'static str> {
+        self.drop_lines_of_volumes_gone();
         // Has the peer taken anything of what is queued for it?
         if self.backlog.tick(self.out.sent_bytes(), self.out.queued_bytes() as u64) {
             return Some("it has not taken its answers");

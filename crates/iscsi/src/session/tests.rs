@@ -132,6 +132,7 @@ struct Announced {
 
 /// A session, and what its peer knows of it.
 struct Rig {
+    target: Arc<Target<RamDevice>>,
     session: Session<RamDevice>,
     running: Vec<Pin<Box<dyn Future<Output = Finished>>>>,
     r2ts: Vec<R2t>,
@@ -180,7 +181,8 @@ impl Rig {
         };
         let share = SessionMemory::new(memory_bytes).share();
         Self {
-            session: Session::new(&login, 1, Some(nexus), Text::default(), share),
+            target,
+            session: Session::new(&login, 1, Some(nexus), Text::default(), share, Nanos::default()),
             running: Vec::new(),
             r2ts: Vec::new(),
             announced: Vec::new(),
@@ -475,6 +477,25 @@ fn a_limited_unit_leaves_window_and_memory_to_others() {
     assert_eq!(rig.session.tasks.limited(), (0, 0));
     rig.finish();
     assert_eq!((rig.session.tasks.len(), rig.session.tasks.figures()), (0, (0, 0, 0, 0, 0)));
+}
+
+/// A session may see many volumes in its time: it keeps nothing of those that are gone.
+#[test]
+fn a_line_for_limits_goes_with_its_volume() {
+    let rate = NonZeroU64::new(1000).map(|per_s| Rate { per_s, burst: Duration::ZERO });
+    let mut rig = Rig::limited(true, true, 1 << 30, Limits { ios: rate, bytes: None });
+    rig.command(1, 0, 0, 0, false, 0, false);
+    (0..2).for_each(|_| rig.command(1, 0, 1, 1, false, 0, false));
+    rig.begin();
+    assert_eq!(rig.session.tasks.limited().0, 1);
+    rig.target.unmap("h", Lun::new(1).unwrap()).unwrap();
+    // A command still waits; it is answered when its turn comes.
+    rig.session.tick();
+    assert_eq!(rig.session.lines().len(), 1);
+    rig.finish();
+    assert_eq!((rig.answered.len(), rig.session.counted.failures), (3, 3));
+    rig.session.tick();
+    assert_eq!(rig.session.lines().len(), 0);
 }
 
 /// A command that holds its memory waits for an older one, which waited for a limit and finds no memory left.

@@ -9,15 +9,18 @@ use quoin_iscsi::{
     Options, Portal,
     pdu::{
         AsyncMessage, Bhs, DataOut, LoginRequest, LoginResponse, LogoutRequest, LogoutResponse, NO_TAG, R2t,
-        Reject, ScsiCommand, ScsiResponse, TaskRequest, TaskResponse, TextRequest, TextResponse, opcode,
+        Reject, ScsiCommand, ScsiResponse, TaskRequest, TaskResponse, TextRequest, TextResponse, U24, opcode,
     },
 };
+use quoin_target::{Clock, RuntimeClock};
+use quoin_world::{Nanos, Task};
 use std::{
     io::Write,
     net::TcpStream,
+    sync::Arc,
     time::{Duration, Instant},
 };
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// After this a test has failed, however slow the machine.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -40,6 +43,48 @@ fn a_new_login_of_the_same_name_replaces_the_session() {
     for client in [&mut other, &mut elsewhere, &mut new] {
         assert_eq!(client.execute(512, &read_10(0, 1)), (0, vec![0; 512]));
     }
+}
+
+/// A clock that has gone for an hour.
+struct Late(RuntimeClock);
+
+impl Clock for Late {
+    fn now(&self) -> Nanos {
+        Nanos(self.0.now().0 + Duration::from_secs(3600).as_nanos() as u64)
+    }
+
+    fn sleep(&self, duration: Duration) -> Task {
+        self.0.sleep(duration)
+    }
+}
+
+#[test]
+fn a_command_that_comes_with_the_end_of_login_comes_then() {
+    let clock = Arc::new(Late(RuntimeClock::default()));
+    let server = Server::with(target(), Options { clock, ..options() });
+    let mut client = Client::connect(&server);
+    let names = format!("InitiatorName={INITIATOR}\0TargetName={TARGET}\0");
+    let login = LoginRequest {
+        opcode: 0x40 | opcode::LOGIN_REQUEST,
+        flags: 0x87,
+        isid: [0x80, 0, 0, 0, 0, 1],
+        cmd_sn: client.cmd_sn.into(),
+        data_len: U24::new(names.len()),
+        ..LoginRequest::default()
+    };
+    let mut bytes = [login.as_bytes(), names.as_bytes()].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    // INQUIRY: unlike other commands it is run, whatever there is to be told first.
+    bytes.extend_from_slice(client.command(0xC0, 36, &[0x12, 0, 0, 0, 36, 0]).as_bytes());
+    client.stream.write_all(&bytes).unwrap();
+    assert_eq!(LoginResponse::from(client.receive().0).status_class, 0);
+    assert_eq!(client.receive().0.operation(), opcode::DATA_IN);
+    let traffic = || server.target.traffic()[0].clone();
+    let began = Instant::now();
+    while traffic().answered == 0 {
+        assert!(began.elapsed() < DEADLINE, "the command does not count as answered");
+    }
+    assert!(traffic().latency < DEADLINE, "{:?}", traffic());
 }
 
 #[test]
