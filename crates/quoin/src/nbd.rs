@@ -172,11 +172,12 @@ impl Listening {
         memory: Arc<SessionMemory>,
         max_connections: usize,
     ) -> io::Result<Front> {
-        let clock = world.clone();
-        let wall_clock_ms = Box::new(move || clock.wall_clock_ms());
+        let (clock, wall_clock) = (world.clone(), world.clone());
+        let wall_clock_ms = Box::new(move || wall_clock.wall_clock_ms());
         let told = array.clone();
         let refused = Box::new(move |refused: Refused| told.refused(refusal(refused)));
-        let options = Options { wall_clock_ms, memory, refused, max_connections, ..Options::default() };
+        let options =
+            Options { clock, wall_clock_ms, memory, refused, max_connections, ..Options::default() };
         let server = NbdServer::new(array.exports().clone(), self.tls, options);
         let mut listeners = Vec::new();
         if let Some(tcp) = self.tcp {

@@ -313,6 +313,7 @@ fn front_end(
         }),
         memory,
         max_connections,
+        clock: world.clone(),
         ..quoin_iscsi::Options::new(move || random.random_u64())
     };
     IscsiServer::new(target, options)
