@@ -21,7 +21,10 @@ use crate::{
 };
 use quoin_base::{ByteRange, VolumeId};
 use quoin_pool::{Pool, PoolError, Transaction};
-use std::sync::{Arc, Weak};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 const OPENED_ANEW: &str = "it went offline and was opened again";
 
@@ -173,7 +176,7 @@ impl Volumes {
     /// [`VolumeError::Offline`] if no pool is open, [`VolumeError::Pool`] if it goes offline meanwhile.
     pub async fn settle_copies(&self) -> Result<Settled, VolumeError> {
         let pool = self.pool()?;
-        pool.settle_copies().await?;
+        pool.settle_copies(Duration::ZERO).await?;
         Ok(Settled(Arc::downgrade(&pool)))
     }
 

@@ -21,6 +21,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// An image that no command has asked for so long is deleted.
 const IDLE: Duration = Duration::from_secs(10);
+/// How long the deletion of images waits for destage before it asks for it: a drain would hold up the next image.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Volume {
     /// The latest image, if it holds what the volume has in this range.
@@ -129,7 +131,7 @@ impl Volumes {
             retired.keys().copied().collect()
         };
         // NOTE: after they were retired: nothing more is copied from them.
-        pool.settle_copies().await?;
+        pool.settle_copies(PATIENCE).await?;
         let _turn = self.changes.lock().await;
         let existing: BTreeSet<String> = pool.list(IMAGE_OBJECT).into_iter().map(|(key, _)| key).collect();
         for id in retired {

@@ -82,7 +82,7 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
-        self.pool.settle_copies().await?;
+        self.pool.settle_copies(std::time::Duration::ZERO).await?;
         if let Err(violation) = self.delete_volume(source).await {
             self.shared.violated(violation);
         }

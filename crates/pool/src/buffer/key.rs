@@ -10,3 +10,10 @@ pub(crate) struct BlockKey {
     pub family: LayerId,
     pub index: BlockIndex,
 }
+
+impl BlockKey {
+    /// The block that is so many behind it.
+    pub(crate) fn plus(self, blocks: u32) -> Self {
+        Self { index: self.index.plus(blocks.into()), ..self }
+    }
+}

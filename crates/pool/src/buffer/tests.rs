@@ -2,7 +2,7 @@
 
 use super::{BlockKey, Buffer, Content, HELD_BYTES, Piece};
 use crate::{
-    buffer::{held::Held, received::Received},
+    buffer::{fragment::INDEX_BYTES, held::Held, received::Received},
     journal::Batch,
 };
 use proptest::prelude::*;
@@ -46,7 +46,8 @@ fn key(block: u64) -> BlockKey {
 /// Sequence and first byte of each sector that the buffer covers.
 fn covered(buffer: &Buffer, block: u64) -> Vec<Option<(u64, u8)>> {
     let mut sectors = vec![None; SECTORS.into()];
-    for fragment in buffer.shard(key(block * APART)).fragments(key(block * APART)).unwrap_or_default() {
+    for fragment in buffer.shard(key(block * APART)).fragments(key(block * APART)).unwrap_or_default().iter()
+    {
         for n in 0..fragment.sectors {
             let byte = match &fragment.content {
                 Content::Ram(received) => received.sectors(fragment.start + n, 1)[0],
@@ -101,7 +102,8 @@ proptest! {
             for block in [0, 1] {
                 prop_assert_eq!(&covered(&buffer, block)[..], &model[block as usize][..]);
                 let shard = buffer.shard(key(block * APART));
-                for fragment in shard.fragments(key(block * APART)).unwrap_or_default() {
+                ram += INDEX_BYTES * u64::from(shard.fragments(key(block * APART)).is_some());
+                for fragment in shard.fragments(key(block * APART)).unwrap_or_default().iter() {
                     let (first, more) = held.get(&fragment.sequence.0).copied().unwrap_or_default();
                     ram += HELD_BYTES + if seen.insert(fragment.sequence) { first } else { more };
                 }
@@ -134,7 +136,7 @@ fn a_mostly_overwritten_write_counts_for_as_long_as_its_buffer_is_kept() {
         buffer.insert(&mut buffer.shard(key(0)), Sequence(sequence), &batch, pieces(blocks));
         buffer.ram_bytes()
     };
-    let index = 128 * HELD_BYTES;
+    let index = 128 * HELD_BYTES + INDEX_BYTES;
     assert_eq!(insert(1, 0..128), index + (1 << 20));
     for block in 0..127 {
         let overwritten = (block + 1) * BLOCK_BYTES;

@@ -3,6 +3,9 @@
 use super::Buffer;
 use quoin_world::atomic::{AtomicU64, Ordering};
 
+/// Writers wait when runs hold about so many blocks, of 8 KiB 32 GiB.
+const MOST_RUN_BLOCKS: u64 = 4 << 20;
+
 /// What is buffered and not yet destaged, in figures.
 #[derive(Default)]
 pub(crate) struct BufferUse {
@@ -11,11 +14,18 @@ pub(crate) struct BufferUse {
     /// Blocks that were not charged, since they only replace what is mapped.
     pub waived_blocks: AtomicU64,
     pub ram_bytes: AtomicU64,
+    /// Blocks in runs, which take next to no RAM, but as long to destage as others.
+    pub run_blocks: AtomicU64,
 }
 
 impl Buffer {
     pub(crate) fn ram_bytes(&self) -> u64 {
         self.usage.ram_bytes.load(Ordering::Relaxed)
+    }
+
+    /// How much of what runs may hold they hold: as many blocks as are destaged in some seconds.
+    pub(crate) fn run_fill(&self) -> f64 {
+        self.usage.run_blocks.load(Ordering::Relaxed) as f64 / MOST_RUN_BLOCKS as f64
     }
 
     pub(crate) fn charged_blocks(&self) -> u64 {

@@ -8,7 +8,7 @@ use crate::{
     maps::tree::slot,
     meta::Page,
 };
-use quoin_base::{ByteRange, VolumeId};
+use quoin_base::{BlockIndex, ByteRange, VolumeId};
 use quoin_world::Compiled;
 use std::sync::Arc;
 
@@ -27,24 +27,22 @@ impl Slice {
             return Ok(false);
         }
         let block_bytes = self.buffer.block_bytes;
-        let blocks = range.first_block(block_bytes).until(range.end_block(block_bytes));
+        let blocks = range.first_block(block_bytes)..range.end_block(block_bytes);
         // NOTE: the buffer first: what is destaged meanwhile is in the map by then.
-        if blocks
-            .clone()
-            .any(|index| self.buffer.shard(own.block(index)).fragments(own.block(index)).is_some())
-        {
+        if self.buffer.holds_any(&own, blocks.clone()) {
             return Ok(false);
         }
         let _guard = self.enter_readers();
-        let mut leaves = None;
-        for index in blocks {
-            if leaves.is_none() || index.0 % TREE_FAN_OUT == 0 {
-                leaves = Some((self.leaf(&own, index).await?, self.leaf(&forked, index).await?));
-            }
-            let entry = |leaf: &Option<Arc<Page>>| leaf.as_ref().map_or(0, |leaf| leaf.get(slot(index, 0)));
-            if leaves.as_ref().is_some_and(|(own, forked)| entry(own) != entry(forked)) {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            let next = BlockIndex((at.0 / TREE_FAN_OUT + 1) * TREE_FAN_OUT).min(blocks.end);
+            let (own, forked) = (self.leaf(&own, at).await?, self.leaf(&forked, at).await?);
+            let entry =
+                |leaf: &Option<Arc<Page>>, block| leaf.as_ref().map_or(0, |leaf| leaf.get(slot(block, 0)));
+            if at.until(next).any(|block| entry(&own, block) != entry(&forked, block)) {
                 return Ok(false);
             }
+            at = next;
         }
         Ok(true)
     }

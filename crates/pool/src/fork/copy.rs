@@ -9,7 +9,7 @@
 //! its map is in a checkpoint; and it is deleted only when the journal's tail has passed the last.
 
 use crate::{
-    buffer::{BlockKey, Content, Fragment, HELD_BYTES, Piece},
+    buffer::{BlockKey, Content, Fragment},
     bugs::{Bug, planted},
     commit::committer::Committer,
     error::PoolError,
@@ -18,7 +18,6 @@ use crate::{
     host::{
         below::Below,
         discard::Reached,
-        stalls::Waits,
         write::{Reach, Refusal, record},
     },
     journal::{Batch, Entry},
@@ -35,45 +34,69 @@ use std::{sync::Arc, time::Duration};
 
 /// How long to wait before looking again whether what is open has settled.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// How long a step of the committer may take at least.
+const NEXT_STEP: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Leaves of the source that are copied before the records are waited for.
+const LEAVES_A_STEP: usize = 16;
 
 impl Slice {
     /// Waits until a volume that was just forked from another can be copied from: its map is its own, and durable.
     pub(crate) async fn settle_fork(&self, volume: VolumeId) -> Result<(), PoolError> {
         let layer = self.confirmed_layer(volume).await?;
         while layer.is_pending() {
-            self.drain().await?;
+            let awaits_destage = self.awaits_destage(&layer);
+            if awaits_destage {
+                self.drain().await?;
+            } else {
+                self.store.health().check()?;
+                self.requests.nudge();
+            }
             if layer.is_gone() {
                 return Err(PoolError::NoSuchVolume(volume));
             }
             if layer.is_pending() {
-                self.world().sleep(LOOK_AGAIN).await;
+                self.world().sleep(if awaits_destage { LOOK_AGAIN } else { NEXT_STEP }).await;
             }
         }
         self.checkpoint().await
     }
 
-    /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted.
-    pub(crate) async fn settle_copies(&self) -> Result<(), PoolError> {
+    /// Whether a pending layer waits for anything buffered of those it comes from. If not, it gets its map at the next step of
+    /// the committer, and what is buffered of other volumes can wait.
+    fn awaits_destage(&self, layer: &Layer) -> bool {
+        let below = std::iter::successors(layer.below(), |below| below.below());
+        !self.buffer.held_of(&below.map(|below| below.id).collect()).is_empty()
+    }
+
+    /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted. What
+    /// is buffered is left to destage at its own pace for as long as `patience` says.
+    pub(crate) async fn settle_copies(&self, patience: Duration) -> Result<(), PoolError> {
         if planted(Bug::DeleteCopiedEarly) {
             return Ok(());
         }
         let last = self.log.journal.peek_sequence();
+        let began = self.world().now();
+        while self.log.durable_tail() < last && self.world().now().since(began) < patience {
+            self.store.health().check()?;
+            self.world().sleep(LONGEST_PAUSE).await;
+        }
         let _waiting = self.forks.copy_settles();
         let mut pause = LOOK_AGAIN;
-        loop {
+        while self.log.durable_tail() < last {
             self.drain().await?;
             if self.log.durable_tail() >= last {
-                return Ok(());
+                break;
             }
             // A drive may fail to read what is to be destaged, and recover.
             self.world().sleep(pause).await;
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
+        Ok(())
     }
 
-    /// Gives a range of `target` what `source` holds from byte `from` on, as far as it gets in one step: at most 4 MiB of
-    /// what is mapped, or a hole. Hardened on return; returns how many bytes of the range are done. `source` is a volume
+    /// Gives a range of `target` what `source` holds from byte `from` on, as far as it gets in one step: what 16 leaves
+    /// map at most, 64 MiB, or a hole. Hardened on return; returns how many bytes of the range are done. `source` is a volume
     /// that was forked for the purpose, is settled, and that nobody writes to. Whole blocks are shared where the two
     /// ranges lie alike within blocks; everything else is copied as data.
     pub(crate) async fn copy_some(
@@ -123,13 +146,45 @@ impl Slice {
         Ok(len)
     }
 
-    /// Shares what the next leaf of a map leads to, of the blocks from `first` on; or unmaps what there is a hole for.
+    /// Shares what the next leaves of a map lead to, of the blocks from `first` on; or unmaps what there is a hole for.
     async fn copy_blocks(
         &self,
         map: &Arc<Layer>,
         first: BlockIndex,
         target: VolumeId,
         range: ByteRange,
+    ) -> Result<u64, PoolError> {
+        let block_bytes = self.buffer.block_bytes;
+        let end = first.plus(range.len / block_bytes);
+        let mut batches = Vec::new();
+        let mut at = first;
+        for _ in 0..LEAVES_A_STEP {
+            let done = (at.0 - first.0) * block_bytes;
+            let rest = ByteRange::new(range.offset + done, range.len - done);
+            match self.copy_leaf(map, at, target, rest, &mut batches).await {
+                Ok(copied) => at = at.plus(copied / block_bytes),
+                Err(error) => {
+                    // Also what went before a refusal: nothing is left behind that is neither done nor undone.
+                    self.harden_all(&mut batches).await?;
+                    return Err(error);
+                }
+            }
+            if at >= end {
+                break;
+            }
+        }
+        self.harden_all(&mut batches).await?;
+        Ok((at.0 - first.0) * block_bytes)
+    }
+
+    /// Shares what the leaf of a block leads to, from there on; or unmaps up to the next leaf.
+    async fn copy_leaf(
+        &self,
+        map: &Arc<Layer>,
+        first: BlockIndex,
+        target: VolumeId,
+        range: ByteRange,
+        batches: &mut Vec<Arc<Batch>>,
     ) -> Result<u64, PoolError> {
         let block_bytes = self.buffer.block_bytes;
         let end = first.plus(range.len / block_bytes);
@@ -150,48 +205,47 @@ impl Slice {
             }
         };
         let stop = start.plus(TREE_FAN_OUT).min(end);
-        let part = ByteRange::new(range.offset, (stop.0 - first.0) * block_bytes);
+        let range = ByteRange::new(range.offset, (stop.0 - first.0) * block_bytes);
         let mut layer = self.confirmed_layer(target).await?;
-        let mut batches = Vec::new();
-        // A record lies within a region, and is of mapped blocks only or of none.
-        for piece in part.split(REGION_BYTES) {
-            let begin = first.plus((piece.offset - range.offset) / block_bytes);
-            let blocks: Vec<_> = begin.until(begin.plus(piece.len / block_bytes)).collect();
-            let is_mapped = |index: BlockIndex| ThinEntry(leaf.get(slot(index, 0))).block().is_some();
-            for run in blocks.chunk_by(|a, b| is_mapped(*a) == is_mapped(*b)) {
-                let offset = range.offset + (run[0].0 - first.0) * block_bytes;
-                let run_range = ByteRange::new(offset, run.len() as u64 * block_bytes);
-                if is_mapped(run[0]) {
-                    let source = CopySource { layer: map.id, index: run[0] };
-                    self.append_copies(&mut layer, run_range, source, &mut batches).await?;
-                } else {
-                    self.append_unmap_range(target, run_range, Reach::Volume, &mut batches).await?;
+        let parts = copied_parts(map, &leaf, first, range, block_bytes);
+        let mut parts = parts.as_slice();
+        while let [part, rest @ ..] = parts {
+            let attempt = |layer: &Arc<Layer>, part: &Part, batch: &Arc<Batch>, below: Option<&Below>| {
+                match part.source {
+                    Some(source) => self.try_copy(layer, part.range, source, batch, below),
+                    None => self.try_unmap(layer, part.range, batch, Reach::Volume),
                 }
+            };
+            match self.append_parts(&mut layer, parts, |part| part.range, attempt, batches).await {
+                Ok(appended) => parts = &parts[appended..],
+                Err(PoolError::NoSpace) if part.source.is_some() && part.range.len > block_bytes => {
+                    self.append_halves(&mut layer, *part, batches).await?;
+                    parts = rest;
+                }
+                Err(error) => return Err(error),
             }
         }
-        self.harden_all(&mut batches).await?;
-        Ok(part.len)
+        Ok(range.len)
     }
 
-    /// Appends a record of a copy of whole blocks of one region; or, where space is short, several of fewer.
-    async fn append_copies(
+    /// Appends records of a copy for which there is no room as a whole: halves are tried, down to single blocks.
+    async fn append_halves(
         &self,
         layer: &mut Arc<Layer>,
-        range: ByteRange,
-        source: CopySource,
+        part: Part,
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
         let block_bytes = self.buffer.block_bytes;
-        let mut todo = vec![range];
+        let mut todo = part.halves(block_bytes).to_vec();
         while let Some(part) = todo.pop() {
-            let at = source.plus((part.offset - range.offset) / block_bytes);
-            match self.append_copy(layer, part, at).await {
-                Ok(batch) => batches.push(batch),
-                // Half of it may fit. Halves are tried, down to single blocks.
-                Err(PoolError::NoSpace) if part.len > block_bytes => {
-                    let first = part.len / block_bytes / 2 * block_bytes;
-                    todo.push(ByteRange::new(part.offset + first, part.len - first));
-                    todo.push(ByteRange::new(part.offset, first));
+            let attempt = |layer: &Arc<Layer>, part: &Part, batch: &Arc<Batch>, below: Option<&Below>| {
+                let Some(source) = part.source else { unreachable!("a half of a copy is a copy") };
+                self.try_copy(layer, part.range, source, batch, below)
+            };
+            match self.append_parts(layer, &[part], |part| part.range, attempt, batches).await {
+                Ok(_) => {}
+                Err(PoolError::NoSpace) if part.range.len > block_bytes => {
+                    todo.extend(part.halves(block_bytes));
                 }
                 Err(error) => return Err(error),
             }
@@ -199,51 +253,30 @@ impl Slice {
         Ok(())
     }
 
-    /// Appends the record of a copy of whole blocks of one region.
-    async fn append_copy(
-        &self,
-        layer: &mut Arc<Layer>,
-        range: ByteRange,
-        source: CopySource,
-    ) -> Result<Arc<Batch>, PoolError> {
-        let ram_bytes = range.len / self.buffer.block_bytes * HELD_BYTES;
-        self.append_admitted(layer, range, ram_bytes, &mut Waits::default(), |layer, below| {
-            self.try_append_copy(layer, range, source, below)
-        })
-        .await
-    }
-
-    fn try_append_copy(
+    /// Copies whole blocks of one region; returns the record, which is in this batch.
+    fn try_copy(
         &self,
         layer: &Arc<Layer>,
         range: ByteRange,
         source: CopySource,
+        batch: &Arc<Batch>,
         below: Option<&Below>,
-    ) -> Result<Arc<Batch>, Refusal> {
-        let lane = self.log.journal.lane(self.world());
-        lane.append(0, 0, |batch, _| {
-            let pieces: Vec<Piece> = self.shared_pieces(layer, range, source).collect();
-            let mut shard = self.buffer.shard(pieces[0].key);
-            let replaced = self.charge(&shard, layer, range, pieces.iter().map(|piece| piece.key), below)?;
-            let sequence = self.log.journal.take_sequence();
-            self.buffer.insert(&mut shard, sequence, batch, pieces);
-            self.buffer.waive(&mut shard, &replaced);
-            let mut header = record(layer, range, RecordKind::Copy);
-            header.sequence = sequence.0.into();
-            header.source = source.pack().into();
-            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None })
-        })
-    }
-
-    /// The blocks of a range, whole ones, each with where it comes from.
-    pub(crate) fn shared_pieces(
-        &self,
-        layer: &Layer,
-        range: ByteRange,
-        source: CopySource,
-    ) -> impl Iterator<Item = Piece> {
-        let pieces = self.zero_pieces(layer, range);
-        (0..).zip(pieces).map(move |(at, piece)| Piece { content: Content::Shared(source.plus(at)), ..piece })
+    ) -> Result<Entry, Refusal> {
+        let block_bytes = self.buffer.block_bytes;
+        let (first, blocks) = (layer.block(range.first_block(block_bytes)), range.len / block_bytes);
+        let mut shard = self.buffer.shard(first);
+        let new = self.buffer.uncharged(&shard, first, blocks);
+        let replaced = {
+            let keys = (0..blocks as u32).map(|at| (&*shard, first.plus(at)));
+            self.charge_new(layer, range, new, keys, below)?
+        };
+        let sequence = self.log.journal.take_sequence();
+        self.buffer.insert_blocks(&mut shard, sequence, batch, (first, blocks), Some(source));
+        self.buffer.waive(&mut shard, &replaced);
+        let mut header = record(layer, range, RecordKind::Copy);
+        header.sequence = sequence.0.into();
+        header.source = source.pack().into();
+        Ok(Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None })
     }
 
     /// A fragment's data, of a block that a map leads to; `None` if it leads nowhere.
@@ -295,6 +328,51 @@ impl Slice {
             found => found,
         }
     }
+}
+
+/// What becomes of a part of one region: its blocks are shared, or unmapped.
+#[derive(Clone, Copy)]
+struct Part {
+    range: ByteRange,
+    source: Option<CopySource>,
+}
+
+impl Part {
+    /// The same in two parts, the second first.
+    fn halves(self, block_bytes: u64) -> [Self; 2] {
+        let Self { range: ByteRange { offset, len }, source } = self;
+        let first = len / block_bytes / 2 * block_bytes;
+        let second = source.map(|source| source.plus(first / block_bytes));
+        [
+            Self { range: ByteRange::new(offset + first, len - first), source: second },
+            Self { range: ByteRange::new(offset, first), source },
+        ]
+    }
+}
+
+/// What becomes of a range that gets what a leaf leads to, from one block on. A record lies within a region, and is of
+/// mapped blocks only or of none.
+fn copied_parts(
+    map: &Layer,
+    leaf: &Page,
+    first: BlockIndex,
+    range: ByteRange,
+    block_bytes: u64,
+) -> Vec<Part> {
+    let is_mapped = |index: BlockIndex| ThinEntry(leaf.get(slot(index, 0))).block().is_some();
+    let mut parts = Vec::new();
+    for piece in range.split(REGION_BYTES) {
+        let end = first.plus((piece.end() - range.offset) / block_bytes);
+        let mut at = first.plus((piece.offset - range.offset) / block_bytes);
+        while at < end {
+            let next = at.until(end).find(|index| is_mapped(*index) != is_mapped(at)).unwrap_or(end);
+            let offset = range.offset + (at.0 - first.0) * block_bytes;
+            let source = is_mapped(at).then_some(CopySource { layer: map.id, index: at });
+            parts.push(Part { range: ByteRange::new(offset, (next.0 - at.0) * block_bytes), source });
+            at = next;
+        }
+    }
+    parts
 }
 
 /// Metadata that is damaged below what is copied from is told of that, not of the target.

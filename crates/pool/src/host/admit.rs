@@ -76,6 +76,7 @@ impl Slice {
 
     /// How full the buffer would be with `len` bytes more.
     pub(crate) fn buffer_fill(&self, len: u64) -> f64 {
-        (self.buffer.ram_bytes() + len) as f64 / self.options().buffer_bytes as f64
+        let ram = (self.buffer.ram_bytes() + len) as f64 / self.options().buffer_bytes as f64;
+        ram.max(self.buffer.run_fill())
     }
 }

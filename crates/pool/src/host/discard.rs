@@ -8,8 +8,8 @@
 use crate::{
     error::PoolError,
     fork::layer::Layer,
-    format::{MAX_BLOCKS, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
-    host::write::Reach,
+    format::{MAX_BLOCKS, REGION_BYTES, TREE_FAN_OUT, TREE_LEVELS, ThinEntry},
+    host::{parts::part_in_region, write::Reach},
     journal::Batch,
     lifecycle::slice::Slice,
     maps::tree::{missing_node, slot},
@@ -18,8 +18,12 @@ use crate::{
 use quoin_base::{BlockIndex, ByteRange, VolumeId};
 use std::{ops::Range, sync::Arc};
 
-/// Leaves after which what was recorded is waited for, and other tasks of the thread have a turn.
+/// Leaves after which records are appended for what was found, and other tasks of the thread have a turn.
 const LEAVES_A_TURN: usize = 64;
+/// Leaves after which what was recorded is waited for.
+const LEAVES_A_WAIT: usize = 64 * LEAVES_A_TURN;
+/// Regions that are unmapped at a time of what nobody can look at.
+const REGIONS_A_TURN: usize = 4 * LEAVES_A_TURN;
 
 /// What a walk to the next leaf comes to.
 pub(crate) enum Reached {
@@ -62,8 +66,13 @@ impl Slice {
     ) -> Result<(), PoolError> {
         let block_bytes = self.buffer.block_bytes;
         let (first, end) = (range.first_block(block_bytes), range.end_block(block_bytes));
-        let held = self.buffer.blocks_to_unmap(&*self.confirmed_layer(volume).await?, first..end);
-        self.append_unmaps(volume, range, &held, reach, batches).await?;
+        let held = self.buffer.regions_to_unmap(&*self.confirmed_layer(volume).await?, first..end);
+        let part_at =
+            |block: &BlockIndex| part_in_region(range, block.offset_bytes(block_bytes).max(range.offset));
+        let mut parts: Vec<_> = held.iter().map(part_at).collect();
+        self.append_unmap_parts(volume, &std::mem::take(&mut parts), reach, batches).await?;
+        // Once is enough, and twice would undo what was written in between by who saw it unmapped.
+        let is_done = |block: &BlockIndex| held.binary_search(block).is_ok();
         let (mut at, mut leaves) = (first, 0);
         while let Some(found) = self.leaf_of(volume, at).await? {
             if found.first() >= end {
@@ -75,69 +84,41 @@ impl Slice {
                     at = start.plus(blocks);
                     // Nobody knows what is there: all of it is unmapped, unless that would never end.
                     if blocks == TREE_FAN_OUT || end.0 < MAX_BLOCKS {
-                        let lost = start.max(first)..at.min(end);
-                        self.append_unmaps_but(volume, range, lost, &held, reach, batches).await?;
+                        let mut lost =
+                            regions_of(start.max(first)..at.min(end), block_bytes).filter(|b| !is_done(b));
+                        loop {
+                            let some: Vec<_> =
+                                lost.by_ref().take(REGIONS_A_TURN).map(|b| part_at(&b)).collect();
+                            if some.is_empty() {
+                                break;
+                            }
+                            self.append_unmap_parts(volume, &some, reach, batches).await?;
+                            self.harden_all(batches).await?;
+                            self.world().yield_now().await;
+                        }
                     }
                     continue;
                 }
             };
-            let mapped: Vec<_> = start
-                .max(first)
-                .until(start.plus(TREE_FAN_OUT).min(end))
-                .filter(|&block| ThinEntry(leaf.get(slot(block, 0))).block().is_some())
-                // Once is enough, and twice would undo what was written in between by who saw it unmapped.
-                .filter(|block| held.binary_search(block).is_err())
-                .collect();
-            self.append_unmaps(volume, range, &mapped, reach, batches).await?;
             at = start.plus(TREE_FAN_OUT);
+            let (from, to) = (start.max(first), at.min(end));
+            let is_mapped = |block: BlockIndex| ThinEntry(leaf.get(slot(block, 0))).block().is_some();
+            // Where one block of a region is mapped, all of it is unmapped.
+            let any_mapped =
+                |block: &BlockIndex| block.until(next_region(*block, block_bytes).min(to)).any(is_mapped);
+            let mapped =
+                regions_of(from..to, block_bytes).filter(|block| !is_done(block) && any_mapped(block));
+            parts.extend(mapped.map(|block| part_at(&block)));
             leaves += 1;
             if leaves % LEAVES_A_TURN == 0 {
-                self.harden_all(batches).await?;
+                self.append_unmap_parts(volume, &std::mem::take(&mut parts), reach, batches).await?;
                 self.world().yield_now().await;
             }
+            if leaves % LEAVES_A_WAIT == 0 {
+                self.harden_all(batches).await?;
+            }
         }
-        Ok(())
-    }
-
-    /// Appends records for these blocks, ascending, as far as they lie in the range.
-    async fn append_unmaps(
-        &self,
-        volume: VolumeId,
-        range: ByteRange,
-        blocks: &[BlockIndex],
-        reach: Reach,
-        batches: &mut Vec<Arc<Batch>>,
-    ) -> Result<(), PoolError> {
-        let block_bytes = self.buffer.block_bytes;
-        for run in blocks.chunk_by(|a, b| a.next() == *b) {
-            let from = run[0].offset_bytes(block_bytes).max(range.offset);
-            let to = run[run.len() - 1].next().offset_bytes(block_bytes).min(range.end());
-            self.append_unmap_range(volume, ByteRange::from(from..to), reach, batches).await?;
-        }
-        Ok(())
-    }
-
-    /// Appends records for all of these blocks but those that are held.
-    async fn append_unmaps_but(
-        &self,
-        volume: VolumeId,
-        range: ByteRange,
-        blocks: Range<BlockIndex>,
-        held: &[BlockIndex],
-        reach: Reach,
-        batches: &mut Vec<Arc<Batch>>,
-    ) -> Result<(), PoolError> {
-        let blocks_a_turn = LEAVES_A_TURN as u64 * TREE_FAN_OUT;
-        for first in blocks.start.until(blocks.end).step_by(blocks_a_turn as usize) {
-            let rest: Vec<_> = first
-                .until(first.plus(blocks_a_turn).min(blocks.end))
-                .filter(|block| held.binary_search(block).is_err())
-                .collect();
-            self.append_unmaps(volume, range, &rest, reach, batches).await?;
-            self.harden_all(batches).await?;
-            self.world().yield_now().await;
-        }
-        Ok(())
+        self.append_unmap_parts(volume, &parts, reach, batches).await
     }
 
     /// Waits until all is hardened.
@@ -207,4 +188,17 @@ impl Slice {
         }
         Ok(None)
     }
+}
+
+/// The first block of the next region.
+fn next_region(block: BlockIndex, block_bytes: u64) -> BlockIndex {
+    let each = REGION_BYTES / block_bytes;
+    BlockIndex((block.0 / each + 1) * each)
+}
+
+/// The first blocks of each region of a range.
+fn regions_of(blocks: Range<BlockIndex>, block_bytes: u64) -> impl Iterator<Item = BlockIndex> {
+    let Range { start, end } = blocks;
+    let next = move |block: &BlockIndex| Some(next_region(*block, block_bytes)).filter(|next| *next < end);
+    std::iter::successors(Some(start).filter(|start| *start < end), next)
 }

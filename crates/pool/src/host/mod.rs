@@ -13,6 +13,7 @@ pub(crate) mod front;
 mod maps;
 pub(crate) mod pace;
 mod partial;
+pub(crate) mod parts;
 pub(crate) mod placed;
 pub(crate) mod read;
 mod read_ahead;

@@ -132,20 +132,33 @@ impl Slice {
         reach: Reach,
         batches: &mut Vec<Arc<Batch>>,
     ) -> Result<(), PoolError> {
+        let parts: Vec<_> = range.split(REGION_BYTES).collect();
+        self.append_unmap_parts(volume, &parts, reach, batches).await
+    }
+
+    /// Appends a record for each of these parts of regions, ascending.
+    pub(crate) async fn append_unmap_parts(
+        &self,
+        volume: VolumeId,
+        mut parts: &[ByteRange],
+        reach: Reach,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<(), PoolError> {
         let mut layer = self.confirmed_layer(volume).await?;
         if reach == Reach::Volume {
-            self.check_rest(&layer, range).await?;
+            for part in parts {
+                self.check_rest(&layer, *part).await?;
+            }
         }
-        for piece in range.split(REGION_BYTES) {
-            if !self.is_journaled(volume, piece)? {
-                continue;
-            }
-            let append = |layer: &Arc<Layer>, _: Option<&Below>| self.try_append_unmap(layer, piece, reach);
-            let batch =
-                self.append_admitted(&mut layer, piece, SECTOR_BYTES, &mut Waits::default(), append).await?;
-            if !batches.last().is_some_and(|last| Arc::ptr_eq(last, &batch)) {
-                batches.push(batch);
-            }
+        if !self.are_journaled(volume, parts)? {
+            return Ok(());
+        }
+        let attempt = |layer: &Arc<Layer>, part: &ByteRange, batch: &Arc<Batch>, _: Option<&Below>| {
+            self.try_unmap(layer, *part, batch, reach)
+        };
+        while !parts.is_empty() {
+            let appended = self.append_parts(&mut layer, parts, |part| *part, attempt, batches).await?;
+            parts = &parts[appended..];
         }
         Ok(())
     }
@@ -177,16 +190,16 @@ impl Slice {
         .await
     }
 
-    /// Appends a record for a range of one region as soon as there is room for it, which will take `bytes` of buffer or
-    /// journal.
-    pub(crate) async fn append_admitted(
+    /// Appends a record for a range of one region, or several for a longer one, as soon as there is room, of which `bytes` will
+    /// be taken in buffer or journal. Returns what the attempt that did so returned.
+    pub(crate) async fn append_admitted<T>(
         &self,
         layer: &mut Arc<Layer>,
         range: ByteRange,
         bytes: u64,
         waits: &mut Waits,
-        attempt: impl Fn(&Arc<Layer>, Option<&Below>) -> Result<Arc<Batch>, Refusal>,
-    ) -> Result<Arc<Batch>, PoolError> {
+        attempt: impl Fn(&Arc<Layer>, Option<&Below>) -> Result<T, Refusal>,
+    ) -> Result<T, PoolError> {
         let mut below = None;
         loop {
             let room = self.admit(bytes, waits).await?;
@@ -194,9 +207,9 @@ impl Slice {
             let commits = self.counters.progress.commits();
             // The attempt does not wait: it appends, or says what it needs.
             match attempt(layer, below.as_ref()) {
-                Ok(batch) => {
+                Ok(appended) => {
                     room.appended();
-                    return Ok(batch);
+                    return Ok(appended);
                 }
                 Err(Refusal::Error(error)) => return Err(error),
                 Err(Refusal::LookBelow) => {
@@ -251,12 +264,25 @@ impl Slice {
         keys: impl Iterator<Item = (&'a Shard, BlockKey)> + Clone,
         below: Option<&Below>,
     ) -> Result<Vec<BlockKey>, Refusal> {
+        // What is buffered is charged already.
+        let new = keys.clone().filter(|(shard, key)| !shard.is_charged(*key)).count() as u64;
+        self.charge_new(layer, range, new, keys, below)
+    }
+
+    /// The same if it is known how many of them are not charged.
+    pub(crate) fn charge_new<'a>(
+        &self,
+        layer: &Layer,
+        range: ByteRange,
+        new: u64,
+        keys: impl Iterator<Item = (&'a Shard, BlockKey)>,
+        below: Option<&Below>,
+    ) -> Result<Vec<BlockKey>, Refusal> {
         if !layer.is_live() {
             return Err(Refusal::Moved);
         }
         layer.check_end(range).map_err(Refusal::Error)?;
-        // What is buffered is charged already. What is new has to fit, or to replace what is mapped.
-        let new = keys.clone().filter(|(shard, key)| !shard.is_charged(*key)).count() as u64;
+        // What is new has to fit, or to replace what is mapped.
         let mut replaced = Vec::new();
         let mut fit = self.fit(new, layer);
         // What a volume replaces that got a heavier layout takes more than it gives.
@@ -324,35 +350,34 @@ impl Slice {
         })
     }
 
-    fn try_append_unmap(
+    /// Unmaps a range of one region; returns the record, which is in this batch.
+    pub(crate) fn try_unmap(
         &self,
         layer: &Arc<Layer>,
         range: ByteRange,
+        batch: &Arc<Batch>,
         reach: Reach,
-    ) -> Result<Arc<Batch>, Refusal> {
-        let lane = self.log.journal.lane(self.world());
-        lane.append(0, 0, |batch, _| {
-            let first = layer.block(range.first_block(self.buffer.block_bytes));
-            let mut shard = self.buffer.shard(first);
-            if !layer.is_live() {
-                return Err(Refusal::Moved);
-            }
-            if reach == Reach::Volume && !planted(Bug::GateLeftOpen) {
-                layer.check_end(range).map_err(Refusal::Error)?;
-            }
-            let copies_nodes = layer.parent().is_some();
-            if copies_nodes {
-                self.admit_copies_of_nodes(&shard, layer, first, reach)?;
-            }
-            let sequence = self.log.journal.take_sequence();
-            self.buffer.insert(&mut shard, sequence, batch, self.zero_pieces(layer, range));
-            if copies_nodes {
-                self.buffer.charge(&mut shard, first);
-            }
-            let mut header = record(layer, range, RecordKind::Unmap);
-            header.sequence = sequence.0.into();
-            Ok(Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None })
-        })
+    ) -> Result<Entry, Refusal> {
+        let first = layer.block(range.first_block(self.buffer.block_bytes));
+        let mut shard = self.buffer.shard(first);
+        if !layer.is_live() {
+            return Err(Refusal::Moved);
+        }
+        if reach == Reach::Volume && !planted(Bug::GateLeftOpen) {
+            layer.check_end(range).map_err(Refusal::Error)?;
+        }
+        let copies_nodes = layer.parent().is_some();
+        if copies_nodes {
+            self.admit_copies_of_nodes(&shard, layer, first, reach)?;
+        }
+        let sequence = self.log.journal.take_sequence();
+        self.insert_zeroes(&mut shard, layer, sequence, batch, range);
+        if copies_nodes {
+            self.buffer.charge(&mut shard, first);
+        }
+        let mut header = record(layer, range, RecordKind::Unmap);
+        header.sequence = sequence.0.into();
+        Ok(Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None })
     }
 
     /// Whether there is room for blocks of a layer that take more than they do.
@@ -500,14 +525,13 @@ impl Slice {
         Ok(())
     }
 
-    /// Whether an unmap of a part of a region gets a record: it does.
-    fn is_journaled(&self, volume: VolumeId, part: ByteRange) -> Result<bool, PoolError> {
-        if planted(Bug::UnjournaledUnmap) {
+    /// Whether unmaps of parts of regions get records: they do.
+    fn are_journaled(&self, volume: VolumeId, parts: &[ByteRange]) -> Result<bool, PoolError> {
+        for part in parts.iter().filter(|_| planted(Bug::UnjournaledUnmap)) {
             let layer = self.forks.of_volume(volume)?;
             let mut shard = self.buffer.shard(layer.block(part.first_block(self.buffer.block_bytes)));
             let sequence = self.log.journal.take_sequence();
-            let pieces = self.zero_pieces(&layer, part);
-            self.buffer.insert(&mut shard, sequence, &Batch::recovered(), pieces);
+            self.insert_zeroes(&mut shard, &layer, sequence, &Batch::recovered(), *part);
         }
         Ok(!planted(Bug::UnjournaledUnmap))
     }

@@ -30,6 +30,12 @@ pub(super) fn queued_bytes(entry: &Entry) -> u64 {
     u64::from(entry.header.payload_bytes.get()).next_multiple_of(PAGE_BYTES as u64) + PAGE_BYTES as u64
 }
 
+/// What an entry may take at the worst that is appended with another to the same batch: its header also in the footer.
+pub(super) fn queued_bytes_beside(entry: &Entry) -> u64 {
+    let header = size_of::<RecordHeader>() + 4 * entry.crcs.len();
+    u64::from(entry.header.payload_bytes.get()).next_multiple_of(PAGE_BYTES as u64) + 2 * header as u64
+}
+
 /// Bytes of the headers and checksums, and of the whole batch.
 pub(super) fn sizes(entries: &[Entry]) -> (usize, usize) {
     let crcs: usize = entries.iter().map(|e| e.crcs.len()).sum();

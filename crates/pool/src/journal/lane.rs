@@ -3,7 +3,7 @@
 use super::{
     Batch, Journal, JournalPlace,
     batch::{FAILED, HARDENED},
-    entry::{Entry, encode, is_watermark, queued_bytes, sizes},
+    entry::{Entry, encode, is_watermark, queued_bytes, queued_bytes_beside, sizes},
     extents::TakenExtent,
     footer::Index,
     slabs::{Slabs, write_columns},
@@ -63,6 +63,8 @@ struct OpenBatch {
     bytes: usize,
     payload_bytes: u32,
     slices: usize,
+    /// What its entries count as queued.
+    queued_bytes: u64,
 }
 
 pub(crate) struct Lane {
@@ -112,11 +114,11 @@ impl Lane {
     }
 
     /// The same for several records, which are replayed together or not at all: they are in one batch.
-    pub(crate) fn append_all<E, const N: usize>(
+    pub(crate) fn append_all<E, R: IntoIterator<Item = Entry>>(
         &self,
         bytes: usize,
         slices: usize,
-        make: impl FnOnce(&Arc<Batch>, u32) -> Result<[Entry; N], E>,
+        make: impl FnOnce(&Arc<Batch>, u32) -> Result<R, E>,
     ) -> Result<Arc<Batch>, E> {
         let batch = {
             let mut queue = self.queue.lock();
@@ -132,6 +134,7 @@ impl Lane {
                     bytes: 0,
                     payload_bytes: 0,
                     slices: 0,
+                    queued_bytes: 0,
                 });
             }
             let Some(open) = queue.back_mut() else { unreachable!("a batch was just made sure of") };
@@ -142,11 +145,14 @@ impl Lane {
             if open.entries.is_empty() {
                 *self.newest.lock() = Some(open.batch.clone());
             }
-            for entry in entries {
-                self.queued.fetch_add(queued_bytes(&entry), Ordering::Relaxed);
+            let mut queued = 0;
+            for (n, entry) in entries.into_iter().enumerate() {
+                queued += if n == 0 { queued_bytes(&entry) } else { queued_bytes_beside(&entry) };
                 open.bytes += size_of::<RecordHeader>() + 4 * entry.crcs.len();
                 open.entries.push(entry);
             }
+            open.queued_bytes += queued;
+            self.queued.fetch_add(queued, Ordering::Relaxed);
             // Another thread may append when the lane has just ended: that would never be written.
             if self.ended.load(Ordering::Relaxed) && !planted(Bug::AppendPastEnd) {
                 open.batch.resolve(FAILED);
@@ -204,8 +210,9 @@ impl OpenBatch {
         let mut header: RecordHeader = zeroed();
         (header.sequence, header.kind) = (last.0.into(), RecordKind::Watermark as u8);
         let entry = Entry { header, crcs: Vec::new(), payload: Vec::new(), row: None };
-        let batch = Arc::new(Batch::default());
-        Self { batch, entries: vec![entry], bytes: size_of::<RecordHeader>(), payload_bytes: 0, slices: 0 }
+        let (batch, queued_bytes) = (Arc::new(Batch::default()), queued_bytes(&entry));
+        let bytes = size_of::<RecordHeader>();
+        Self { batch, entries: vec![entry], bytes, payload_bytes: 0, slices: 0, queued_bytes }
     }
 }
 
@@ -361,7 +368,7 @@ impl Journal {
     /// A batch that tells that what was sent so far is hardened. It counts as queued.
     fn watermark(&self, at: &Position) -> OpenBatch {
         let watermark = OpenBatch::watermark(at.last);
-        self.queued.fetch_add(watermark.entries.iter().map(queued_bytes).sum(), Ordering::Relaxed);
+        self.queued.fetch_add(watermark.queued_bytes, Ordering::Relaxed);
         watermark
     }
 
@@ -546,7 +553,7 @@ impl Journal {
 
     /// Its records no longer wait to be written.
     fn written(&self, open: &OpenBatch) {
-        let bytes = open.entries.iter().map(queued_bytes).sum();
+        let bytes = open.queued_bytes;
         let before = self.queued.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "{bytes} bytes were written of {before} that were queued");
         self.progress.notify();

@@ -3,7 +3,7 @@
 //! journal until then.
 
 use crate::{
-    buffer::{BlockKey, Content, JournalSource, Piece},
+    buffer::{Content, JournalSource, Piece},
     bugs::{Bug, planted},
     commit::committer::{Committer, Start},
     error::PoolError,
@@ -394,7 +394,10 @@ impl Slice {
         let content = match kind {
             RecordKind::Placed => return self.replay_placed(&layer, range, &record, batch),
             RecordKind::Copy => return self.replay_copy(&layer, range, &header, batch),
-            RecordKind::Unmap => Content::Zero,
+            RecordKind::Unmap => {
+                self.replay_unmap(&layer, range, sequence, batch);
+                return Ok(());
+            }
             _ => Content::Journal(JournalSource {
                 place: record.place,
                 record_sector: first,
@@ -402,17 +405,21 @@ impl Slice {
                 crcs: record.crcs,
             }),
         };
-        for piece in self.zero_pieces(&layer, range) {
-            let key: BlockKey = piece.key;
-            let piece = Piece { content: content.clone(), ..piece };
-            self.buffer.insert(&mut self.buffer.shard(key), sequence, batch, [piece]);
-        }
-        // The nodes that an unmap of a shared map copies are charged again, as when it was appended.
-        if kind == RecordKind::Unmap && layer.parent().is_some() {
-            let first = layer.block(range.first_block(self.buffer.block_bytes));
-            self.buffer.charge(&mut self.buffer.shard(first), first);
-        }
+        let mut shard = self.buffer.shard(layer.block(range.first_block(self.buffer.block_bytes)));
+        let pieces = self.zero_pieces(&layer, range);
+        let pieces = pieces.map(|piece| Piece { content: content.clone(), ..piece });
+        self.buffer.insert(&mut shard, sequence, batch, pieces);
         Ok(())
+    }
+
+    fn replay_unmap(&self, layer: &Layer, range: ByteRange, sequence: Sequence, batch: &Arc<Batch>) {
+        let first = layer.block(range.first_block(self.buffer.block_bytes));
+        let mut shard = self.buffer.shard(first);
+        self.insert_zeroes(&mut shard, layer, sequence, batch, range);
+        // The nodes that an unmap of a shared map copies are charged again, as when it was appended.
+        if layer.parent().is_some() {
+            self.buffer.charge(&mut shard, first);
+        }
     }
 
     fn replay_placed(
@@ -449,10 +456,10 @@ impl Slice {
             let problem = format!("layer {}, whose blocks it shares, is not there", source.layer);
             return Err(PoolError::corrupt(format!("journal record {sequence}"), problem));
         }
-        for piece in self.shared_pieces(layer, range, source) {
-            let key = piece.key;
-            self.buffer.insert(&mut self.buffer.shard(key), sequence, batch, [piece]);
-        }
+        let first = layer.block(range.first_block(self.buffer.block_bytes));
+        let blocks = range.len / self.buffer.block_bytes;
+        let mut shard = self.buffer.shard(first);
+        self.buffer.insert_blocks(&mut shard, sequence, batch, (first, blocks), Some(source));
         Ok(())
     }
 }

@@ -488,21 +488,22 @@ impl Pool {
         })
     }
 
-    /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted.
+    /// Waits until nothing that was copied so far needs the volume it was copied from: from then on that may be deleted. What
+    /// is buffered is left to destage at its own pace for as long as `patience` says; then it is drained.
     ///
     /// # Errors
     /// [`PoolError::Offline`] if the pool is or goes offline; [`PoolError::NoSpace`] if there is no room on the drives
     /// for what is to be destaged.
-    pub fn settle_copies(&self) -> Compiled<'_, Result<(), PoolError>> {
+    pub fn settle_copies(&self, patience: std::time::Duration) -> Compiled<'_, Result<(), PoolError>> {
         Box::pin(async move {
             for slice in &self.slices {
-                self.store.unless_short_of_room(slice.settle_copies()).await?;
+                self.store.unless_short_of_room(slice.settle_copies(patience)).await?;
             }
             Ok(())
         })
     }
 
-    /// Gives a range of `target` what `source` holds from byte `from` on, as far as it gets in one step: at most 4 MiB of
+    /// Gives a range of `target` what `source` holds from byte `from` on, as far as it gets in one step: at most 64 MiB of
     /// what is mapped, or a hole. Hardened on return; returns how many bytes of the range are done. `source` is a volume
     /// that was forked for the purpose, is settled, and that nobody writes to. Whole blocks are shared where the two
     /// ranges lie alike within blocks; everything else is copied as data.

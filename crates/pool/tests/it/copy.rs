@@ -3,7 +3,7 @@
 use crate::rig::{Rig, create, fork, pattern, read, settle};
 use quoin_base::{ByteRange, MIB, VolumeId};
 use quoin_pool::{Pool, PoolError, Transaction};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 const BLOCK: u64 = 8192;
 
@@ -30,7 +30,7 @@ async fn copy(pool: &Pool, source: VolumeId, from: u64, target: VolumeId, range:
 }
 
 async fn end(pool: &Pool, source: VolumeId) {
-    pool.settle_copies().await.unwrap();
+    pool.settle_copies(Duration::ZERO).await.unwrap();
     pool.commit(Transaction::new().delete_volume(source)).await.unwrap();
 }
 

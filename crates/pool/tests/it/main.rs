@@ -14,6 +14,7 @@ mod compression;
 mod copy;
 mod cut;
 mod dedup;
+mod discards;
 mod domains;
 mod dropped;
 mod evacuate;

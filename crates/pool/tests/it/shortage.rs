@@ -157,7 +157,7 @@ fn drives_are_added_and_refused_but_never_waited_for_while_the_committer_waits_f
         until_short(&*world, &pool, false).await;
         pool.drain().await.unwrap();
         pool.finish_taking_back(DriveIndex(0)).await.unwrap();
-        pool.settle_copies().await.unwrap();
+        pool.settle_copies(Duration::ZERO).await.unwrap();
         // What was refused is not done later.
         let made = pool.stats().checkpoints - checkpoints;
         assert!(made < 20, "{made} checkpoints");
@@ -241,7 +241,7 @@ fn loses_drives_when_full(seed: u64, story: Story) -> bool {
         assert_eq!(pool.state(), PoolState::Online);
         all_is_there(&pool, volume, blocks, 0).await;
         // Nothing waits for slabs without an end, and volumes can be deleted.
-        for outcome in [pool.settle_copies().await, pool.drain().await] {
+        for outcome in [pool.settle_copies(Duration::ZERO).await, pool.drain().await] {
             assert!(matches!(outcome, Ok(()) | Err(PoolError::NoSpace)), "{outcome:?}");
         }
         match story {

@@ -195,7 +195,7 @@ fn a_copy_between_slices_is_one_of_data() {
             vec![0; BLOCK as usize],
             "a hole is copied"
         );
-        pool.settle_copies().await.unwrap();
+        pool.settle_copies(Duration::ZERO).await.unwrap();
         pool.close().await.unwrap();
     });
     rig.check();

@@ -344,7 +344,7 @@ fn a_fork_and_a_copy_do_not_wait_for_ever_for_what_cannot_be_read() {
             }
             // What is written anew is whole again; a copy waits no longer than a fork.
             pool.write(volume, BLOCK + 512, vec![pattern(4, 512)]).await.unwrap();
-            pool.settle_copies().await.unwrap();
+            pool.settle_copies(Duration::ZERO).await.unwrap();
             assert_eq!(pool.stats().lost_blocks, 2);
             pool.write(volume, 0, vec![pattern(5, 2 * BLOCK as usize)]).await.unwrap();
             pool.drain().await.unwrap();
