@@ -42,15 +42,18 @@ const IDENTIFICATION: u8 = 0xE4;
 const BLOCK_TO_BLOCK: u8 = 0x02;
 /// DC of a segment: the number of blocks is that of the destination.
 const DESTINATION_COUNT: u8 = 0x02;
-/// LIST ID USAGE: 11b does without an identifier.
+/// LIST ID USAGE: 11b does without an identifier, 10b lets go of the status when the copy is over.
 const LIST_ID_USAGE: u8 = 0x18;
 const NO_LIST_ID: u8 = 0x18;
+const DISCARD: u8 = 0x10;
 
 /// A copy that was asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopyList {
     /// LIST IDENTIFIER, by which its status is asked for; `None` if it will not be.
     pub id: Option<u8>,
+    /// Nobody needs its status once it is over.
+    pub may_discard: bool,
     /// The segments in their order.
     pub segments: Vec<Segment>,
 }
@@ -143,8 +146,9 @@ impl CopyList {
             });
             segments = after;
         }
-        let id = (header[1] & LIST_ID_USAGE != NO_LIST_ID).then_some(header[0]);
-        Ok(Some(Self { id, segments: read }))
+        let usage = header[1] & LIST_ID_USAGE;
+        let id = (usage != NO_LIST_ID).then_some(header[0]);
+        Ok(Some(Self { id, may_discard: usage == DISCARD, segments: read }))
     }
 }
 
@@ -296,11 +300,18 @@ mod tests {
     #[test]
     fn lists_are_read() {
         let read = CopyList::parse(&list(&[target()], &[segment(0, 1)])).unwrap().unwrap();
-        assert_eq!((read.id, read.segments.len()), (Some(7), 1));
+        assert_eq!((read.id, read.may_discard, read.segments.len()), (Some(7), false, 1));
         let Segment { source, destination, blocks, source_lba, destination_lba, .. } = read.segments[0];
         assert!(source.unwrap().is_of(UUID) && !source.unwrap().is_of(Uuid::nil()));
         assert_eq!((destination, blocks, source_lba, destination_lba), (None, 0x102, 5, 9));
         assert_eq!(CopyList::parse(&[]), Ok(None));
+        let usage = |usage: u8| {
+            let mut list = list(&[target()], &[segment(0, 1)]);
+            list[1] = usage;
+            let read = CopyList::parse(&list).unwrap().unwrap();
+            (read.id, read.may_discard)
+        };
+        assert_eq!([usage(DISCARD), usage(NO_LIST_ID)], [(Some(7), true), (None, false)]);
     }
 
     #[test]

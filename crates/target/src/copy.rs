@@ -36,10 +36,19 @@ impl<D: BlockDevice> Request<D> {
         data.map_or_else(Reply::check, |data| Reply::parameters(data, allocation))
     }
 
-    async fn copy_all(&self, list: &CopyList) -> Result<(), Sense> {
-        if let Some(id) = list.id {
-            self.nexus.copies.begin(id)?;
+    /// Notes that a copy begins; returns the identifier under which its status is told.
+    fn begin(&self, list: &CopyList) -> Result<Option<u8>, Sense> {
+        let Some(id) = list.id else { return Ok(None) };
+        match self.nexus.copies.begin(id) {
+            Ok(()) => Ok(Some(id)),
+            // QEMU sends copies side by side under one identifier. The first of them has the status.
+            Err(_) if list.may_discard => Ok(None),
+            Err(sense) => Err(sense),
         }
+    }
+
+    async fn copy_all(&self, list: &CopyList) -> Result<(), Sense> {
+        let id = self.begin(list)?;
         let mut status = CopyStatus { succeeded: None, segments: 0, bytes: 0 };
         let mut outcome = Ok(());
         for segment in &list.segments {
@@ -51,11 +60,11 @@ impl<D: BlockDevice> Request<D> {
                 }
             }
             status.segments += 1;
-            if let Some(id) = list.id {
+            if let Some(id) = id {
                 self.nexus.copies.note(id, status);
             }
         }
-        if let Some(id) = list.id {
+        if let Some(id) = id {
             self.nexus.copies.note(id, CopyStatus { succeeded: Some(outcome.is_ok()), ..status });
         }
         outcome
