@@ -19,6 +19,7 @@ mod machine;
 mod markdown;
 mod matrix;
 mod nbdkit;
+mod offload;
 mod pages;
 mod pressure;
 mod proc;
@@ -108,6 +109,12 @@ enum Command {
     /// Examples: quoin-bench savings database.img; quoin-bench savings --alone --layouts mirror database.img text.img
     #[command(verbatim_doc_comment)]
     Savings(savings::Options),
+    /// Copy from one logical unit to another, and zero the copy: by reading and writing, and by the commands that have the array
+    /// do it. What the second unit holds is overwritten.
+    ///
+    /// Example: quoin-bench offload --portal 127.0.0.1:3260 --target iqn.2026-11.io.quoin:array --lun 1 --to-lun 2
+    #[command(verbatim_doc_comment)]
+    Offload(offload::Options),
     /// What snapshots cost hosts: while one is taken, when source, snapshot and the end of a long chain are used, and while
     /// one is deleted; exits with 1 if it is more than it may be.
     ///
@@ -170,6 +177,7 @@ fn run(cli: Cli) -> Result<bool> {
         Command::Recovery(options) => recovery::run(&options),
         Command::Layouts(options) => layouts::run(&options),
         Command::Reduction(options) => reduction::run(&options),
+        Command::Offload(options) => offload::run(&options),
         Command::Savings(options) => savings::run(&options),
         Command::Snapshots(part) => snapshots::run(&part),
         Command::Tgtd { file, store } => {

@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// Runs one command that is alone on the session and returns what it read.
-    fn command(&mut self, cdb: [u8; 16], expect_bytes: u32) -> Result<Result<Vec<u8>, Sense>> {
+    pub(crate) fn command(&mut self, cdb: [u8; 16], expect_bytes: u32) -> Result<Result<Vec<u8>, Sense>> {
         self.sender.push_command(0, cdb, expect_bytes, None);
         let mut read = Vec::new();
         loop {

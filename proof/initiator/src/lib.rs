@@ -4,6 +4,7 @@
 //! on us; a command that ends with a unit attention is sent again, everything else that is not GOOD is an error. Never
 //! logs in again by itself: a connection that broke is the caller's business. Knows nothing of the target.
 
+mod commands;
 mod connection;
 mod disk;
 mod engine;
@@ -11,6 +12,7 @@ mod pdu;
 mod rng;
 mod sender;
 
+pub use commands::Command;
 pub use connection::{Capacity, Connection, Endpoint};
 pub use disk::Disk;
 pub use engine::{Io, Next, Shape, Source, run};
