@@ -1,6 +1,6 @@
 //! Fragments: sectors of one block that were last written by one record.
 
-use super::{BlockBuffer, BlockKey, JournalSource, received::Received, run::Slots};
+use super::{JournalSource, received::Received};
 use crate::{format::CopySource, journal::Batch, segment::placed_block::PlacedBlock};
 use quoin_base::Sequence;
 use std::{ops::Range, sync::Arc};
@@ -8,10 +8,9 @@ use std::{ops::Range, sync::Arc};
 /// RAM that a fragment is counted with beside its data: itself, its block's places in the map and in the queue, each as
 /// sparse as it may get, and what the allocator adds.
 pub(crate) const HELD_BYTES: u64 = 256;
-const _: () = assert!(size_of::<Fragment>() <= 112 && size_of::<(BlockKey, BlockBuffer)>() <= 48);
+const _: () = assert!(size_of::<Fragment>() <= 112);
 /// RAM that a region is counted with of which blocks are held by themselves: its place in the index, as sparse as it may get.
 pub(crate) const INDEX_BYTES: u64 = 80;
-const _: () = assert!(size_of::<(BlockKey, Slots)>() <= 32);
 
 /// Where a fragment's content is.
 #[derive(Clone, Debug)]

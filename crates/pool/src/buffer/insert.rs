@@ -17,6 +17,29 @@ use std::sync::Arc;
 /// Fewer blocks are held one by one.
 const LEAST_RUN: u32 = 2;
 
+/// Takes out what a new fragment covers of older ones. What sticks out on either side stays. Returns what stays, and how many
+/// bytes more it holds.
+fn uncovered(older: &mut Vec<Fragment>, new: &mut Fragment, block_sectors: u16) -> (Vec<Fragment>, i64) {
+    let (start, end) = (new.start, new.end());
+    let (mut kept, mut bytes) = (Vec::with_capacity(older.len() + 1), 0);
+    for old in older.drain(..) {
+        if old.start >= end || old.end() <= start {
+            kept.push(old);
+            continue;
+        }
+        // Until the new one is hardened a crash brings the old one back: replay must find it.
+        if !planted(Bug::TailPastDisplaced) {
+            new.pin = new.pin.min(old.pinned());
+        }
+        for part in [old.part(0, start), old.part(end, block_sectors)].into_iter().flatten() {
+            bytes += hold(&part.content) as i64;
+            kept.push(part);
+        }
+        bytes -= release(&old.content) as i64;
+    }
+    (kept, bytes)
+}
+
 impl Buffer {
     /// Inserts the pieces of one record, all of one region, whose shard is locked.
     pub(crate) fn insert(
@@ -54,25 +77,8 @@ impl Buffer {
                 batch: batch.clone(),
                 content: piece.content,
             };
-            // What the new fragment covers of older ones goes; what sticks out on either side stays.
-            let (start, end) = (new.start, new.end());
-            let full = self.sectors_per_block();
-            let mut kept = Vec::with_capacity(block.fragments.len() + 1);
-            for old in block.fragments.drain(..) {
-                if old.start >= end || old.end() <= start {
-                    kept.push(old);
-                    continue;
-                }
-                // Until the new one is hardened a crash brings the old one back: replay must find it.
-                if !planted(Bug::TailPastDisplaced) {
-                    new.pin = new.pin.min(old.pinned());
-                }
-                for part in [old.part(0, start), old.part(end, full)].into_iter().flatten() {
-                    bytes += hold(&part.content) as i64;
-                    kept.push(part);
-                }
-                bytes -= release(&old.content) as i64;
-            }
+            let (mut kept, grown) = uncovered(&mut block.fragments, &mut new, self.sectors_per_block());
+            bytes += grown;
             shard.lowest = Some(shard.lowest.map_or(new.pin, |lowest| lowest.min(new.pin)));
             kept.push(new);
             block.fragments = kept;

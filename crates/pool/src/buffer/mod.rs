@@ -43,6 +43,9 @@ use std::{
 };
 use usage::BufferUse;
 
+// What `HELD_BYTES` and `INDEX_BYTES` count with.
+const _: () = assert!(size_of::<(BlockKey, BlockBuffer)>() <= 48 && size_of::<(BlockKey, Slots)>() <= 32);
+
 /// Few for a model checker, which would spend its schedules on going through them.
 pub(crate) const SHARDS: usize = if cfg!(feature = "shuttle") { 4 } else { 256 };
 

@@ -84,18 +84,9 @@ impl Slice {
                     at = start.plus(blocks);
                     // Nobody knows what is there: all of it is unmapped, unless that would never end.
                     if blocks == TREE_FAN_OUT || end.0 < MAX_BLOCKS {
-                        let mut lost =
-                            regions_of(start.max(first)..at.min(end), block_bytes).filter(|b| !is_done(b));
-                        loop {
-                            let some: Vec<_> =
-                                lost.by_ref().take(REGIONS_A_TURN).map(|b| part_at(&b)).collect();
-                            if some.is_empty() {
-                                break;
-                            }
-                            self.append_unmap_parts(volume, &some, reach, batches).await?;
-                            self.harden_all(batches).await?;
-                            self.world().yield_now().await;
-                        }
+                        let lost = regions_of(start.max(first)..at.min(end), block_bytes);
+                        let lost = lost.filter(|block| !is_done(block)).map(|block| part_at(&block));
+                        self.append_many(volume, lost, reach, batches).await?;
                     }
                     continue;
                 }
@@ -119,6 +110,25 @@ impl Slice {
             }
         }
         self.append_unmap_parts(volume, &parts, reach, batches).await
+    }
+
+    /// Unmaps parts, so many at a time, and hardens them.
+    async fn append_many(
+        &self,
+        volume: VolumeId,
+        mut parts: impl Iterator<Item = ByteRange>,
+        reach: Reach,
+        batches: &mut Vec<Arc<Batch>>,
+    ) -> Result<(), PoolError> {
+        loop {
+            let some: Vec<_> = parts.by_ref().take(REGIONS_A_TURN).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            self.append_unmap_parts(volume, &some, reach, batches).await?;
+            self.harden_all(batches).await?;
+            self.world().yield_now().await;
+        }
     }
 
     /// Waits until all is hardened.

@@ -1,4 +1,4 @@
-//! What reservations cost a command: `cargo run --release -p quoin-target --example cost`.
+//! What reservations cost a command: `cargo run --release -p quoin-target --example reservation_cost`.
 //!
 //! Prints nanoseconds for each READ or WRITE of one block that a session sends to a device in RAM, from its command descriptor
 //! block to its answer: of a unit that is not reserved, of one that is, and of one with 100 registrations. The difference to
