@@ -485,7 +485,7 @@ fn an_export_taken_away_ends_its_connections_and_no_others() {
 /// From now on a volume moves this many bytes a second.
 fn limit(device: &RamDevice, per_s: u64) {
     let bytes = NonZeroU64::new(per_s).map(|per_s| Rate { per_s, burst: Duration::ZERO });
-    device.throttle().unwrap().configure(&[Limits { ios: None, bytes }], None);
+    device.throttle().unwrap().configure(&[Limits { ios: None, bytes }], None, Nanos::default());
 }
 
 /// Waits until so many requests wait for the limits of a volume.
