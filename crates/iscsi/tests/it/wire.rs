@@ -15,6 +15,7 @@ use quoin_iscsi::{
 use quoin_target::{Clock, RuntimeClock};
 use quoin_world::{Nanos, Task};
 use std::{
+    collections::BTreeSet,
     io::Write,
     net::TcpStream,
     sync::Arc,
@@ -199,10 +200,16 @@ fn a_reset_ends_many_tasks_of_its_unit_and_no_others() {
     for task in &waiting {
         two.send(data(task), &[9; 4096]);
     }
-    for (write, _) in waiting.iter().filter(|(write, _)| write.lun == LUN_1) {
-        let response = ScsiResponse::from(two.receive().0);
-        assert_eq!((response.itt, response.status), (write.itt, 0));
-    }
+    let wanted: BTreeSet<u32> =
+        waiting.iter().filter(|(write, _)| write.lun == LUN_1).map(|(write, _)| write.itt.get()).collect();
+    let answered: BTreeSet<u32> = (0..wanted.len())
+        .map(|_| {
+            let response = ScsiResponse::from(two.receive().0);
+            assert_eq!(response.status, 0);
+            response.itt.get()
+        })
+        .collect();
+    assert_eq!(answered, wanted);
     let mut two = two.ready();
     assert_eq!(two.execute(512, &read_10(0, 1)), (0, vec![0; 512]), "a task that was reset wrote its data");
 }
