@@ -51,7 +51,7 @@ impl fmt::Display for PortalState {
 /// A portal: a target port of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Portal {
-    /// Its address; 0.0.0.0 and [::] stand for all addresses of the array's machine.
+    /// Its address; 0.0.0.0 and :: stand for all addresses of the array's machine.
     #[schema(example = "10.0.1.5:3260")]
     pub address: String,
     /// The tag of its target portal group, which is its relative target port identifier, too.
