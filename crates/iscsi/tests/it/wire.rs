@@ -15,6 +15,7 @@ use quoin_iscsi::{
 use quoin_target::{Clock, RuntimeClock};
 use quoin_world::{Nanos, Task};
 use std::{
+    collections::BTreeSet,
     io::Write,
     net::TcpStream,
     sync::Arc,
@@ -160,6 +161,63 @@ fn a_reset_by_one_session_is_a_unit_attention_in_another() {
         assert_eq!((sense[4] & 0xF, sense[14], sense[15]), (6, 0x29, 0x03));
         assert_eq!(client.execute(0, &[0x00, 0, 0, 0, 0, 0]).0, 0);
     }
+}
+
+/// A reset of one unit while another session has its window full of writes to two that wait for their data.
+#[test]
+fn a_reset_ends_many_tasks_of_its_unit_and_no_others() {
+    const LUN_1: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
+    let server = Server::start();
+    let mut one = Client::logged_in(&server, 1, "").ready();
+    let mut two = Client::logged_in(&server, 2, "").ready();
+    // The other unit tells of its start, too.
+    let attention = ScsiCommand { lun: LUN_1, ..two.command(0x80, 0, &[0; 6]) };
+    two.send(attention, &[]);
+    assert_eq!(two.receive().0.operation(), opcode::SCSI_RESPONSE);
+    let mut waiting = Vec::new();
+    for number in 0..240 {
+        // 4096 bytes are 8 blocks of the one unit and a block of the other.
+        let (lun, blocks) = if number % 2 == 0 { ([0; 8], 8) } else { (LUN_1, 1) };
+        let write = ScsiCommand { lun, ..two.command(0xA0, 4096, &write_10(number, blocks)) };
+        two.send(write, &[]);
+        let bhs = two.receive().0;
+        assert_eq!(bhs.operation(), opcode::R2T);
+        waiting.push((write, R2t::from(bhs)));
+    }
+    let reset = TaskRequest {
+        opcode: 0x40 | opcode::TASK_REQUEST,
+        flags: 0x80 | 5,
+        itt: 77.into(),
+        referenced: NO_TAG.into(),
+        cmd_sn: one.cmd_sn.into(),
+        ..TaskRequest::default()
+    };
+    one.send(reset, &[]);
+    assert_eq!(TaskResponse::from(one.receive().0).response, 0);
+    let data = |(write, r2t): &(ScsiCommand, R2t)| DataOut {
+        opcode: opcode::DATA_OUT,
+        flags: 0x80,
+        lun: r2t.lun,
+        itt: write.itt,
+        ttt: r2t.ttt,
+        ..DataOut::default()
+    };
+    // The data of all of them comes. Half of the tasks are gone, and that half is not answered.
+    for task in &waiting {
+        two.send(data(task), &[9; 4096]);
+    }
+    let wanted: BTreeSet<u32> =
+        waiting.iter().filter(|(write, _)| write.lun == LUN_1).map(|(write, _)| write.itt.get()).collect();
+    let answered: BTreeSet<u32> = (0..wanted.len())
+        .map(|_| {
+            let response = ScsiResponse::from(two.receive().0);
+            assert_eq!(response.status, 0);
+            response.itt.get()
+        })
+        .collect();
+    assert_eq!(answered, wanted);
+    let mut two = two.ready();
+    assert_eq!(two.execute(512, &read_10(0, 1)), (0, vec![0; 512]), "a task that was reset wrote its data");
 }
 
 #[test]
