@@ -28,7 +28,7 @@ pub trait Listen: Send + Sync {
     fn serve(&self, portals: Vec<Portal>) -> Task;
 }
 
-/// Portals of a simulation, in which nobody connects.
+/// Portals of a simulation, which has no iSCSI connections.
 impl Listen for Vec<SocketAddr> {
     fn configured(&self) -> Vec<SocketAddr> {
         self.clone()

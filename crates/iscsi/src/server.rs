@@ -187,7 +187,7 @@ impl<D: BlockDevice> IscsiServer<D> {
     pub(crate) fn closed(&self, open: OpenGroup) -> impl Future<Output = ()> + use<D> {
         let mut closed = self.closed.subscribe();
         let is_closed = move |closed: &Closed| closed.server || closed.times(open.group) > open.closed;
-        // Fails only without a sender, which `self` has: whoever waits for this has it.
+        // Fails only without a sender, which `self` has. The caller holds `self` while it waits.
         async move { drop(closed.wait_for(is_closed).await) }
     }
 

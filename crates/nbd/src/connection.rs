@@ -150,7 +150,7 @@ impl<D: BlockDevice> Connection<'_, D> {
         let mut running = FuturesUnordered::new();
         let perform = |work| perform(work, clock);
         let outcome = self.serve(&mut socket, &export, &mut session, &mut running, perform).await;
-        // NOTE: at once: others may wait for the limits by its timer, which nobody looks at any more.
+        // NOTE: at once: other sessions may wait for the timer of this line, which this session no longer polls.
         session.give_up_limited();
         if outcome.is_ok() {
             within(clock, CLOSE_LIMIT, socket.close()).await;

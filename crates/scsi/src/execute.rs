@@ -123,7 +123,7 @@ fn tell<D: BlockDevice>(
     Ok(Reply::parameters(data, allocation))
 }
 
-/// LOG SENSE, where nobody counts commands.
+/// LOG SENSE of a device whose commands are not counted.
 fn uncounted_log<D: BlockDevice>(request: &LogSense, device: &D) -> Result<Vec<u8>, Sense> {
     log::log_sense(request, &[0; LogCounter::COUNT], device.thresholds())
 }

@@ -52,7 +52,7 @@ const DISCARD: u8 = 0x10;
 pub struct CopyList {
     /// LIST IDENTIFIER, by which its status is asked for; `None` if it will not be.
     pub id: Option<u8>,
-    /// Nobody needs its status once it is over.
+    /// The host does not ask for its status once it is over.
     pub may_discard: bool,
     /// The segments in their order.
     pub segments: Vec<Segment>,

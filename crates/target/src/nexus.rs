@@ -306,7 +306,7 @@ impl<D: BlockDevice> Request<D> {
         let reply = match self.command {
             // NOTE: looked at again: since it was admitted it may have waited for limits, or for its data.
             _ if let Err(sense) = self.check_mapping() => Reply::check(sense),
-            // NOTE: these take turns with changes that wait until nobody is inside.
+            // NOTE: these take turns with changes that wait until no request is inside.
             Command::Sanitize(request) => self.sanitize(request, &data).await,
             Command::ModeSelect(request) => self.select(&request, &data).await,
             _ => self.run_inside(data, in_limit_bytes).await,

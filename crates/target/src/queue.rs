@@ -1,7 +1,7 @@
 //! The queue of a unit: how many commands it takes at a time, and how many of them each session may have there.
 //!
-//! Sessions that have commands in the queue have equal parts of it. So whoever comes to a unit that is flooded by others finds
-//! room, and the others give it up as their commands end. A command beyond a session's part is answered TASK SET FULL, upon
+//! Sessions that have commands in the queue have equal parts of it. So a session finds room in a unit that others
+//! flood, and the others give it up as their commands end. A command beyond a session's part is answered TASK SET FULL, upon
 //! which a host sends fewer at a time (SAM-5 §5.3.1).
 
 use std::sync::{
@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// Commands that a unit takes at a time, of all sessions together. A session has always room for one.
+/// Commands that a unit takes at a time, of all sessions together. A session always has room for one.
 const DEPTH: u32 = 2048;
 
 /// How many sessions have commands with a unit.

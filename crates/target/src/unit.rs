@@ -55,7 +55,7 @@ pub(crate) struct UnitState {
     inside: Inside,
     /// Held by the one who changes reservations or settings; only the end of a RESERVE does not wait for it.
     ///
-    /// Who holds it may wait until nobody is inside any more, so nobody who is inside takes it.
+    /// Its holder may wait until no request is inside, so no request that is inside takes it.
     pub(crate) changing: AsyncMutex,
 }
 

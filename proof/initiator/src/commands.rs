@@ -36,7 +36,7 @@ impl Command {
         segment.extend(blocks.to_be_bytes());
         segment.extend(from.1.to_be_bytes());
         segment.extend(to.1.to_be_bytes());
-        // LIST ID USAGE 11b: nobody asks for the status.
+        // LIST ID USAGE 11b: the host does not ask for the status.
         let mut data = vec![0, 0x18];
         data.extend((targets.len() as u16).to_be_bytes());
         data.extend([0; 4]);

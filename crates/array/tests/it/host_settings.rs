@@ -58,7 +58,7 @@ fn saved_modes_and_an_unfinished_sanitize_are_known_after_a_restart() {
     lab.on_array(&array, async |array| {
         prepare(&array).await;
         let mut nexus = login(&array).await;
-        // BLOCK ERASE with IMMED and AUSE, which nobody carries on.
+        // BLOCK ERASE with IMMED and AUSE. This target has nothing that carries it on.
         array.target().carry_on_with(drop);
         send(&mut nexus, &[0x48, 0xA2, 0, 0, 0, 0, 0, 0, 0, 0], &[]).await.unwrap();
         assert_eq!(send(&mut nexus, &READY, &[]).await.err(), SANITIZE_COMMAND_FAILED);

@@ -22,7 +22,7 @@ use std::{ops::Range, sync::Arc};
 const LEAVES_A_TURN: usize = 64;
 /// Leaves after which what was recorded is waited for.
 const LEAVES_A_WAIT: usize = 64 * LEAVES_A_TURN;
-/// Regions that are unmapped at a time of what nobody can look at.
+/// Regions that are unmapped at a time where the map is damaged and does not tell what is mapped.
 const REGIONS_A_TURN: usize = 4 * LEAVES_A_TURN;
 
 /// What a walk to the next leaf comes to.

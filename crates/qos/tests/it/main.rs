@@ -205,7 +205,7 @@ fn a_quiet_volume_of_a_flooded_group_waits_for_no_more_than_its_turn() {
     assert!(longest.unwrap() <= 3 * MS);
 }
 
-/// Whoever had what it asked for, for however long, has its part when another comes.
+/// A volume that had all that it asked for, for a minute, keeps its part when another one begins to flood.
 #[test]
 fn a_volume_that_never_had_to_wait_keeps_its_part_when_a_flood_begins() {
     let rig = Rig::new(8);
@@ -218,7 +218,7 @@ fn a_volume_that_never_had_to_wait_keeps_its_part_when_a_flood_begins() {
     assert!(kept >= 700, "of 1000 in 2 s, as one request waits at a time: {kept}");
 }
 
-/// Whoever its own limit held up has saved nothing up, neither for itself nor for another that comes back then.
+/// A volume that its own limit holds up saves nothing up: neither for itself, nor for a third volume that comes back after a rest.
 #[test]
 fn a_volume_that_its_own_limit_held_up_does_not_make_up_for_it() {
     let rig = Rig::new(9);

@@ -1,3 +1,5 @@
+//! Log pages as bytes, what LOG SELECT resets, and which requests are refused.
+
 use super::*;
 use crate::Command;
 

@@ -135,7 +135,7 @@ fn a_reset_is_of_the_named_pages_and_told_to_the_others() {
     assert_eq!((counters(&mut one, READ_ERRORS), announced(&two)), (vec![1024, 0], vec![]));
     assert_eq!(reset(&mut one, 0).status, Status::Good);
     assert_eq!(counters(&mut one, READ_ERRORS), [0, 0]);
-    // Whoever is kept out by a reservation reads the counters, but does not reset them.
+    // A session that a reservation keeps out reads the counters, but does not reset them.
     assert_eq!(send(&mut two, &[0x16, 0, 0, 0, 0, 0], &[]).status, Status::Good);
     assert_eq!(reset(&mut one, 0).status, Status::ReservationConflict);
     assert_eq!(counters(&mut one, NON_MEDIUM), [0]);

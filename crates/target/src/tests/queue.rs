@@ -27,7 +27,7 @@ fn sessions_share_the_queue_of_a_unit_equally() {
     let [one, two, three, four] = &mut sessions;
     let mut first = flood(one, DEPTH + 9);
     assert_eq!(first.len(), DEPTH);
-    // Whoever comes later finds its part free, and the first gets no more until it is down to its own.
+    // A later session finds its part free, and the first gets no more until it is down to its own part.
     let second = flood(two, DEPTH);
     assert_eq!(second.len(), DEPTH / 2);
     first.truncate(DEPTH / 2 + 1);
