@@ -16,10 +16,10 @@ pub enum PortalError {
         why: &'static str,
     },
     /// No portal has the address.
-    #[error("there is no portal {address}")]
+    #[error("there is no portal {given}")]
     NotFound {
-        /// The address asked for.
-        address: SocketAddr,
+        /// What was asked for.
+        given: String,
     },
     /// There is such a portal.
     #[error("portal {address} already exists")]
@@ -62,7 +62,9 @@ impl PortalError {
             Self::Address { given, .. } => {
                 (Kind::Invalid, "not a portal", format!("portal {given}"), Next::GivePortal)
             }
-            Self::NotFound { address } => (Kind::NotFound, "no such portal", of(address), Next::ListPortals),
+            Self::NotFound { given } => {
+                (Kind::NotFound, "no such portal", format!("portal {given}"), Next::ListPortals)
+            }
             Self::Exists { address } => (Kind::Exists, not_created, of(address), Next::ListPortals),
             Self::TooMany { address, .. } => (Kind::TooMany, not_created, of(address), Next::DeletePortal),
             Self::Unavailable { title, address, .. } => {

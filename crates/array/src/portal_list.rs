@@ -119,7 +119,8 @@ impl Portals {
 
     /// The portal at this address.
     pub(crate) fn get(&self, address: SocketAddr) -> Result<PortalRecord, PortalError> {
-        self.records.get(&address).cloned().ok_or(PortalError::NotFound { address })
+        let found = self.records.get(&address).cloned();
+        found.ok_or_else(|| PortalError::NotFound { given: address.to_string() })
     }
 
     /// Adds or replaces a portal that was committed.

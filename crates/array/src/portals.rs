@@ -100,7 +100,7 @@ impl Array {
     /// [`PortalError`] if there is none at this address. `Offline` while the pool has not been open since the array started.
     pub fn show_portal(&self, address: &str) -> Result<api::Portal, ArrayError> {
         self.require_catalog()?;
-        let address = parse(address)?;
+        let address = named(address)?;
         let record = self.portals().get(address)?;
         Ok(self.portal_view(address, &record))
     }
@@ -134,7 +134,7 @@ impl Array {
     ) -> Result<api::Portal, ArrayError> {
         let turn = self.catalog().turn().await;
         self.require_catalog()?;
-        let address = parse(address)?;
+        let address = named(address)?;
         let before = self.portals().get(address)?;
         let record = PortalRecord { disabled: !update.enabled, ..before.clone() };
         if record == before {
@@ -161,7 +161,7 @@ impl Array {
     pub async fn delete_portal(&self, address: &str, force: bool) -> Result<(), ArrayError> {
         let turn = self.catalog().turn().await;
         self.require_catalog()?;
-        let address = parse(address)?;
+        let address = named(address)?;
         let record = self.portals().get(address)?;
         if self.listen().configured().contains(&address) {
             return Err(PortalError::Configured { address }.into());
@@ -226,6 +226,11 @@ impl Array {
 
 fn object(address: SocketAddr) -> String {
     format!("portal {address}")
+}
+
+/// The address of a portal that is asked for: what is no address is none.
+fn named(given: &str) -> Result<SocketAddr, PortalError> {
+    parse(given).map_err(|_| PortalError::NotFound { given: given.to_owned() })
 }
 
 /// The address of a portal; the port may be left out.

@@ -359,7 +359,7 @@ fn portals_are_created_disabled_and_deleted() {
     for wrong in ["", "storage1", "127.0.0.9:0", "224.0.0.1:3260"] {
         is_problem(&lab.post(portals, &json!({ "address": wrong })), 422, "invalid");
     }
-    is_problem(&lab.get(&format!("{portals}/storage1")), 422, "invalid");
+    is_problem(&lab.get(&format!("{portals}/storage1")), 404, "not-found");
 }
 
 #[test]
