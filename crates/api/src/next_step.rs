@@ -216,6 +216,10 @@ next_steps! {
         DeleteExports =>
             "delete one that quoin export list shows without clients: quoin export delete NAME",
 
+        // Reservations.
+        ClearReservations { volume: &'a str } =>
+            "release them on the hosts; if none of them is left to do so: quoin reservation clear {volume} --force",
+
         // Portals.
         ListPortals => "list them: quoin portal list",
         GivePortal =>

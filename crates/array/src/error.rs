@@ -2,7 +2,7 @@
 
 use crate::{
     BinError, DriveChangeError, DriveEmulateError, ExpandError, ExportError, ForkError, HostError, JobError,
-    MappingError, PolicyError, PortalError, QosError, ReserveError, ScheduleError,
+    MappingError, PolicyError, PortalError, QosError, ReservationError, ReserveError, ScheduleError,
     pool_problem::{pool_problem, unreadable},
     volume_problem::volume_problem,
 };
@@ -53,6 +53,9 @@ pub enum ArrayError {
     /// About limits of IOPS and bandwidth.
     #[error(transparent)]
     Qos(#[from] QosError),
+    /// About what hosts have reserved.
+    #[error(transparent)]
+    Reservation(#[from] ReservationError),
     /// About a portal.
     #[error(transparent)]
     Portal(#[from] PortalError),
@@ -161,6 +164,7 @@ impl ArrayError {
             Self::Reserve(error) => return error.problem(),
             Self::Qos(error) => return error.problem(),
             Self::Portal(error) => return error.problem(),
+            Self::Reservation(error) => return error.problem(),
             Self::Job(error) => return error.problem(),
             Self::Drive(error) => return error.problem(),
             Self::Expand(error) => return error.problem(),

@@ -78,6 +78,8 @@ mod reduce;
 mod reductions;
 mod request_key;
 mod requests;
+mod reservation_error;
+mod reservations;
 mod reserve_choice;
 mod reserve_error;
 mod reserve_watch;
@@ -145,6 +147,7 @@ pub use record::{
 };
 pub use request_key::RequestKey;
 pub use requests::CarriedOut;
+pub use reservation_error::ReservationError;
 pub use reserve_error::ReserveError;
 pub use reserve_watch::ReserveOf;
 pub use schedule_error::ScheduleError;

@@ -18,6 +18,7 @@ use crate::{
     rebuild::{self, BalanceCommand, RebuildCommand},
     recycle_bin::{self, RecycleBinCommand},
     report::{create_each, each, list, show},
+    reservation::{self, ReservationCommand},
     schedule::{self, ScheduleCommand},
     scrub::{ScrubCommand, scrub},
     secret::ChapOptions,
@@ -114,6 +115,9 @@ pub enum Command {
     /// Create, list, disable and delete iSCSI portals
     #[command(subcommand, visible_alias = "portals")]
     Portal(PortalCommand),
+    /// List, show and clear what hosts have reserved of volumes, as clusters do to fence nodes
+    #[command(subcommand, visible_alias = "reservations")]
+    Reservation(ReservationCommand),
     /// List iSCSI sessions
     #[command(subcommand, visible_alias = "sessions")]
     Session(SessionCommand),
@@ -272,6 +276,7 @@ pub fn run(global: &Global, command: Command) -> Result<(), Failure> {
         Command::Mappings => list(&client, &output, "/mappings", view::mappings),
         Command::Export(command) => export::run(&client, &output, command),
         Command::Portal(command) => portal::run(&client, &output, command),
+        Command::Reservation(command) => reservation::run(&client, &output, command),
         Command::Session(SessionCommand::List) => list(&client, &output, "/sessions", view::sessions),
         Command::Status => status(&client, &output),
         Command::Space(args) => space(&client, &output, args),

@@ -31,6 +31,7 @@ mod qos;
 mod rebuild;
 mod recycle_bin;
 mod report;
+mod reservation;
 mod reserve;
 mod schedule;
 mod scrub;

@@ -406,10 +406,19 @@ impl<D: BlockDevice> Target<D> {
         own.map(NexusName::it_nexus).collect()
     }
 
+    /// What is known of a volume beside its device, if anything is.
+    pub(crate) fn unit(&self, uuid: Uuid) -> Option<Arc<UnitState>> {
+        self.state.lock().units.get(&uuid).cloned()
+    }
+
+    /// The same for a volume of which nothing need be known yet.
+    pub(crate) fn unit_of(&self, device: &D) -> Arc<UnitState> {
+        self.state.lock().unit_of(device)
+    }
+
     /// Tells the session of a nexus, if it is there, what happened elsewhere.
     pub(crate) fn notify(&self, nexus: &ItNexus, notice: Notice) {
-        let name = NexusName { initiator: nexus.initiator.clone(), isid: nexus.isid, group: nexus.port };
-        if let Some(shared) = self.state.lock().sessions.get(&name) {
+        if let Some(shared) = self.state.lock().sessions.get(&NexusName::of(nexus)) {
             shared.notify(notice);
         }
     }

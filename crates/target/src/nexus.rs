@@ -36,6 +36,11 @@ pub struct NexusName {
 }
 
 impl NexusName {
+    /// Of the session of a nexus.
+    pub(crate) fn of(nexus: &ItNexus) -> Self {
+        Self { initiator: nexus.initiator.clone(), isid: nexus.isid, group: nexus.port }
+    }
+
     pub(crate) fn it_nexus(&self) -> ItNexus {
         ItNexus { initiator: self.initiator.clone(), isid: self.isid, port: self.group }
     }

@@ -10,6 +10,7 @@
 
 mod kept;
 mod out;
+mod view;
 
 pub(crate) use out::Out;
 use quoin_scsi::{
@@ -17,6 +18,7 @@ use quoin_scsi::{
     read_reservation, reserve_capabilities,
 };
 use std::collections::BTreeMap;
+pub use view::{RegistrationView, ReservationsView};
 
 /// An I_T nexus: an initiator port and a target port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

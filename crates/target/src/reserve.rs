@@ -1,14 +1,17 @@
-//! Commands that reserve a unit, or ask who has.
+//! Commands that reserve a unit, or ask who has; and how an administrator sees and ends what is reserved.
 
 use crate::{
-    NexusName, Notice, Request,
+    NexusName, Notice, Request, Target,
     nexus::parameter_list,
-    reservations::{Effect, INSUFFICIENT, ItNexus, Out, REGISTRANTS_MAX, Refusal, Reservations},
+    reservations::{
+        Effect, INSUFFICIENT, ItNexus, Out, REGISTRANTS_MAX, Refusal, Reservations, ReservationsView,
+    },
+    unit::UnitState,
 };
 use quoin_scsi::{
     Geometry, InitiatorPort, Reply, ReserveAction, ReserveIn, ReserveOut, ReserveParameters, Sense,
 };
-use quoin_volume::{BlockDevice, Kept};
+use quoin_volume::{BlockDevice, DeviceError, Kept};
 use quoin_world::{Slice, one_shot};
 use std::collections::BTreeSet;
 
@@ -72,44 +75,16 @@ impl<D: BlockDevice> Request<D> {
         let from = &self.nexus.it_nexus;
         let out = Out { from, request, parameters: &parameters, ports: &ports, others: &others };
         let effect = after.out(&out)?;
-        self.keep(&before, &after).await.map_err(Refusal::Sense)?;
+        harden(device, &before, &after)
+            .await
+            .map_err(|error| Refusal::Sense(Sense::of_device(&error, Geometry::of(device).block_bytes)))?;
         // NOTE: hardened first. From here on nobody comes in who is kept out, and who is inside is waited for.
         state.set_reservations(after);
         state.settle().await;
         drop(turn);
         // NOTE: after the turn: one of the commands that are aborted may wait for it.
-        self.tell(effect, device).await;
+        self.target.tell(effect, device).await;
         Ok(())
-    }
-
-    /// Hardens what is to survive a restart, if that changes.
-    async fn keep(&self, before: &Reservations, after: &Reservations) -> Result<(), Sense> {
-        let (device, kept) = (&*self.unit.device, after.to_keep());
-        if before.to_keep() == kept {
-            return Ok(());
-        }
-        let geometry = Geometry::of(device);
-        device
-            .keep(Kept::Reservations, kept)
-            .await
-            .map_err(|error| Sense::of_device(&error, geometry.block_bytes))
-    }
-
-    /// Tells others what became of their registrations, and has their commands aborted.
-    async fn tell(&self, effect: Effect, device: &D) {
-        let unit = device.uuid();
-        for (nexus, sense) in &effect.attentions {
-            self.target.notify(nexus, Notice::Attention { unit, sense: *sense });
-        }
-        let mut ended = Vec::new();
-        for nexus in effect.aborted {
-            let (done, over) = one_shot();
-            self.target.notify(&nexus, Notice::TasksAborted { unit, done });
-            ended.push(over);
-        }
-        for over in ended {
-            over.await;
-        }
     }
 
     /// The nexuses of the initiator ports that a request names beside its own.
@@ -143,5 +118,63 @@ impl<D: BlockDevice> Request<D> {
             }
         }
         Ok(others.into_iter().collect())
+    }
+}
+
+/// Hardens what is to survive a restart, if that changes.
+async fn harden(
+    device: &impl BlockDevice,
+    before: &Reservations,
+    after: &Reservations,
+) -> Result<(), DeviceError> {
+    let kept = after.to_keep();
+    if before.to_keep() == kept { Ok(()) } else { device.keep(Kept::Reservations, kept).await }
+}
+
+impl<D: BlockDevice> Target<D> {
+    /// What hosts have reserved of a volume, whether any host sees it or not.
+    pub fn reservations(&self, device: &D) -> ReservationsView {
+        let reservations = match self.unit(device.uuid()) {
+            Some(unit) => unit.reservations(),
+            None => UnitState::kept_reservations(device).unwrap_or_else(|_| Reservations::unreadable()),
+        };
+        reservations.view(|nexus| self.has_session(&NexusName::of(nexus)))
+    }
+
+    /// Ends all registrations and reservations of a volume, hardened on return; hosts that had any learn of it by a unit
+    /// attention.
+    ///
+    /// # Errors
+    /// The device cannot harden it. Nothing has changed then.
+    pub async fn clear_reservations(&self, device: &D) -> Result<(), DeviceError> {
+        let state = self.unit_of(device);
+        let turn = state.changing.lock().await;
+        let mut after = state.reservations();
+        let effect = after.end();
+        // NOTE: compared with what the device has, which may be what cannot be read.
+        if device.kept(Kept::Reservations).is_some() {
+            device.keep(Kept::Reservations, None).await?;
+        }
+        state.set_reservations(after);
+        drop(turn);
+        self.tell(effect, device).await;
+        Ok(())
+    }
+
+    /// Tells sessions what became of their registrations, and has their commands aborted.
+    async fn tell(&self, effect: Effect, device: &D) {
+        let unit = device.uuid();
+        for (nexus, sense) in &effect.attentions {
+            self.notify(nexus, Notice::Attention { unit, sense: *sense });
+        }
+        let mut ended = Vec::new();
+        for nexus in effect.aborted {
+            let (done, over) = one_shot();
+            self.notify(&nexus, Notice::TasksAborted { unit, done });
+            ended.push(over);
+        }
+        for over in ended {
+            over.await;
+        }
     }
 }

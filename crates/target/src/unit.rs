@@ -62,19 +62,15 @@ pub(crate) struct UnitState {
 impl UnitState {
     /// As the device keeps it.
     pub(crate) fn of(device: &impl BlockDevice) -> Self {
-        let kept = device.kept(Kept::Reservations).map(|bytes| Reservations::from_kept(&bytes));
-        let reservations = match kept.transpose() {
-            Ok(kept) => kept.unwrap_or_default(),
-            Err(why) => {
-                let volume = device.name();
-                tracing::error!(
-                    volume,
-                    why,
-                    "its reservations cannot be read: hosts are kept out until one registers anew"
-                );
-                Reservations::unreadable()
-            }
-        };
+        let reservations = Self::kept_reservations(device).unwrap_or_else(|why| {
+            let volume = device.name();
+            tracing::error!(
+                volume,
+                why,
+                "its reservations cannot be read: hosts are kept out until one registers anew"
+            );
+            Reservations::unreadable()
+        });
         let settings = Self::kept_settings(device);
         Self {
             modes: SharedModes::new(settings.modes),
@@ -86,6 +82,15 @@ impl UnitState {
             inside: Inside::default(),
             changing: AsyncMutex::new(),
         }
+    }
+
+    /// What the device keeps of reservations.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(crate) fn kept_reservations(device: &impl BlockDevice) -> Result<Reservations, String> {
+        let kept = device.kept(Kept::Reservations);
+        kept.map_or_else(|| Ok(Reservations::default()), |bytes| Reservations::from_kept(&bytes))
     }
 
     /// What the device keeps of the settings. What cannot be read is no reason to keep hosts out.

@@ -14,6 +14,7 @@ mod portal;
 mod qos;
 mod rebuild;
 mod recycle_bin;
+mod reservation;
 mod reserve;
 mod schedule;
 mod scrub;
@@ -44,13 +45,7 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(volume::reduce))
         .routes(routes!(volume::unreadable))
         .routes(routes!(folder::list))
-        .routes(routes!(host::list, host::create))
-        .routes(routes!(host::show, host::change, host::delete))
-        .routes(routes!(mapping::list, mapping::create))
-        .routes(routes!(mapping::show, mapping::change, mapping::delete))
-        .routes(routes!(export::list, export::create))
-        .routes(routes!(export::show, export::change, export::delete))
-        .merge(portal::routes())
+        .merge(hosts())
         .routes(routes!(snapshot::list, snapshot::create))
         .routes(routes!(snapshot::show, snapshot::delete))
         .routes(routes!(snapshot::restore))
@@ -92,6 +87,18 @@ pub(crate) fn all() -> OpenApiRouter<Server> {
         .routes(routes!(space::forecast))
         .routes(routes!(space::volume))
         .routes(routes!(space::group))
+}
+
+fn hosts() -> OpenApiRouter<Server> {
+    OpenApiRouter::new()
+        .routes(routes!(host::list, host::create))
+        .routes(routes!(host::show, host::change, host::delete))
+        .routes(routes!(mapping::list, mapping::create))
+        .routes(routes!(mapping::show, mapping::change, mapping::delete))
+        .routes(routes!(export::list, export::create))
+        .routes(routes!(export::show, export::change, export::delete))
+        .merge(portal::routes())
+        .merge(reservation::routes())
 }
 
 fn groups() -> OpenApiRouter<Server> {

@@ -3,8 +3,8 @@
 use super::{HOST, connect, device, lun, now, one_host, poll, sense};
 use crate::{Access, Admission, Nexus, Notice, Target};
 use quoin_ram_device::RamDevice;
-use quoin_scsi::{Reply, Sense, Status};
-use quoin_volume::DeviceError;
+use quoin_scsi::{Reply, ReservationType, Sense, Status};
+use quoin_volume::{BlockDevice, DeviceError, Kept};
 use quoin_world::Slice;
 use std::{pin::pin, sync::Arc, task::Poll};
 
@@ -200,4 +200,45 @@ fn reserve_ends_with_its_session_and_at_a_reset() {
     assert_eq!(write(&mut second), Status::ReservationConflict);
     drop(first);
     assert_eq!(write(&mut second), Status::Good);
+}
+
+#[test]
+fn an_administrator_sees_and_ends_what_is_reserved() {
+    let (target, device, [mut first, mut second]) = reserved(WRITE_EXCLUSIVE);
+    let view = target.reservations(&device);
+    assert_eq!((view.kind, view.is_kept), (Some(ReservationType::WriteExclusive), true));
+    let listed: Vec<_> = view.registrations.iter().map(|one| (one.isid[5], one.key, one.holds)).collect();
+    assert_eq!(listed, [(1, 1, true), (2, 2, false)]);
+    assert_eq!(write(&mut second), Status::ReservationConflict);
+
+    let notices = [first.notices(), second.notices()];
+    now(target.clear_reservations(&device)).unwrap();
+    for (session, notices) in [&mut first, &mut second].into_iter().zip(notices) {
+        let Notice::Attention { unit, sense: told } = now(notices.next()) else { panic!("an attention") };
+        session.attend(unit, told);
+        assert_eq!(sense(session, 0), Some(Sense::RESERVATIONS_PREEMPTED));
+        assert_eq!(write(session), Status::Good);
+    }
+    assert!(target.reservations(&device).is_empty());
+    assert_eq!(device.kept(Kept::Reservations), None);
+}
+
+#[test]
+fn an_administrator_ends_what_cannot_be_read_although_no_host_sees_the_volume() {
+    let (target, device) = (Target::<RamDevice>::new("iqn.2026-11.test:array"), device(1));
+    now(device.keep(Kept::Reservations, Some(b"{".to_vec()))).unwrap();
+    assert!(target.reservations(&device).is_unreadable);
+    now(target.clear_reservations(&device)).unwrap();
+    assert!(target.reservations(&device).is_empty());
+    assert_eq!(device.kept(Kept::Reservations), None);
+}
+
+#[test]
+fn what_is_reserved_stays_if_its_end_cannot_be_hardened() {
+    let (target, device, [_, mut second]) = reserved(WRITE_EXCLUSIVE);
+    device.fail(Some(DeviceError::Offline { volume: device.name(), reason: "test".into() }));
+    assert!(now(target.clear_reservations(&device)).is_err());
+    device.fail(None);
+    assert_eq!(write(&mut second), Status::ReservationConflict);
+    assert_eq!(target.reservations(&device).registrations.len(), 2);
 }
