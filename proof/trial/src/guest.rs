@@ -1,6 +1,6 @@
 //! The guest trial: a Linux kernel's own initiators, iSCSI and NBD, live on volumes, and the array under it is killed, its paths go
-//! silent, and what it shows changes. The checks are a script that runs in the guest (`guest/checks.sh`); it
-//! reports each, and asks for what is to happen to the array, over a serial port.
+//! silent, and what it shows changes. The checks are scripts that run in the guest (`guest/checks.sh`); they
+//! report each, and ask for what is to happen to the array, over a serial port.
 
 mod machine;
 mod route;
@@ -21,7 +21,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-const CHECKS: &str = include_str!("guest/checks.sh");
+/// The first is run, and reads the others.
+const SCRIPTS: [(&str, &str); 3] = [
+    ("checks.sh", include_str!("guest/checks.sh")),
+    ("cluster.sh", include_str!("guest/cluster.sh")),
+    ("paths.sh", include_str!("guest/paths.sh")),
+];
 const DRIVES: usize = 2;
 const DRIVE_BYTES: u64 = 4 << 30;
 /// What `guest/checks.sh` expects.
@@ -112,7 +117,7 @@ impl Trial {
         array.require_chap(work)?;
         let (route, second_route) = (Route::to(&array.target()?.portal)?, Route::to(array.second_portal())?);
         let ports = [route.port(), second_route.port()];
-        let (machine, control) = Machine::boot(kernel, work, CHECKS, ports, array.nbd_socket())?;
+        let (machine, control) = Machine::boot(kernel, work, &SCRIPTS, ports, array.nbd_socket())?;
         control.set_read_timeout(Some(Duration::from_millis(500)))?;
         let (quoin, work) = (quoin.to_owned(), work.to_owned());
         Ok(Self {
@@ -187,36 +192,6 @@ impl Trial {
     fn answer(&mut self, ask: &str) -> Result<String> {
         match ask.split_once(' ').unwrap_or((ask, "")) {
             ("iqn", _) => Ok(self.array.target()?.iqn),
-            ("kill", _) => {
-                self.array.kill()?;
-                self.say("      the array is killed");
-                Ok(String::new())
-            }
-            ("stop", _) => {
-                let said = self.array.stop_and_check()?;
-                self.say(&format!("      the array is stopped; {}", said.lines().last().unwrap_or_default()));
-                Ok(String::new())
-            }
-            ("start", _) => {
-                let took = self.array.start()?;
-                self.say(&format!("      the array is ready again in {:.2} s", took.as_secs_f64()));
-                Ok(String::new())
-            }
-            ("silence", _) => {
-                self.route.go_silent();
-                self.say("      the path is silent");
-                Ok(String::new())
-            }
-            ("cut", _) => {
-                self.second_route.set_down(true);
-                self.say("      the second path is cut");
-                Ok(String::new())
-            }
-            ("mend", _) => {
-                self.second_route.set_down(false);
-                self.say("      the second path is back");
-                Ok(String::new())
-            }
             // How many lines of the array's log hold a text.
             ("logged", text) => {
                 let log = std::fs::read_to_string(self.work.join("array.log"))?;
@@ -227,8 +202,52 @@ impl Trial {
                 let data = data.display().to_string();
                 run(&[&[quoin.as_str(), "--data", &data], &args.split(' ').collect::<Vec<_>>()[..]].concat())
             }
-            _ => bail!("the trial knows no `{ask}`"),
+            _ => {
+                let news = self.act(ask)?;
+                self.say(&format!("      {news}"));
+                Ok(String::new())
+            }
         }
+    }
+
+    /// Has something happen to the array or the paths to it; returns what.
+    fn act(&mut self, ask: &str) -> Result<String> {
+        let news = match ask {
+            "kill" => {
+                self.array.kill()?;
+                "the array is killed"
+            }
+            "stop" => {
+                let said = self.array.stop_and_check()?;
+                return Ok(format!("the array is stopped; {}", said.lines().last().unwrap_or_default()));
+            }
+            "start" => {
+                let took = self.array.start()?;
+                return Ok(format!("the array is ready again in {:.2} s", took.as_secs_f64()));
+            }
+            "silence" => {
+                self.route.go_silent();
+                "the path is silent"
+            }
+            "cut" => {
+                self.second_route.set_down(true);
+                "the second path is cut"
+            }
+            "mend" => {
+                self.second_route.set_down(false);
+                "the second path is back"
+            }
+            "disable" => {
+                self.array.tell(&["portal", "disable", self.array.second_portal(), "--force"])?;
+                "the second portal is disabled"
+            }
+            "enable" => {
+                self.array.tell(&["portal", "enable", self.array.second_portal()])?;
+                "the second portal is enabled"
+            }
+            _ => bail!("the trial knows no `{ask}`"),
+        };
+        Ok(news.to_owned())
     }
 
     fn stop(self) -> Result<String> {

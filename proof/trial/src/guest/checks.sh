@@ -424,125 +424,6 @@ target_ports() {
         is "ports" "0x01 0x02" "$(grep -o '^ *0x0[0-9]*$' /run/ports | xargs)"
 }
 
-second=iqn.2026-11.test:second
-
-# Another node of a cluster: a session of another initiator name, and the disk that it sees. Sets $other.
-second_node() {
-    ask quoin host set trial --initiator "$name" --initiator "$second" &&
-        iscsiadm -m iface -I second -o new && iscsiadm -m iface -I second -o update -n iface.initiatorname -v "$second" &&
-        iscsiadm -m node -o new -T "$iqn" -p "$portal" -I second && node -I second --login || return
-    both() { [ "$(ls -d /sys/class/scsi_disk/*:1/device/block/* | wc -l)" = 2 ]; }
-    within 30 both || return
-    for other in /sys/class/scsi_disk/*:1/device/block/*; do
-        other=/dev/${other##*/}
-        [ "$other" = "$disk" ] || return 0
-    done
-    return 1
-}
-
-register() { sg_persist --no-inquiry --out --register --param-sark="$2" --param-aptpl "$1"; }
-
-keys_are() { # DEVICE KEY...
-    is keys "${*:2}" "$(sg_persist --no-inquiry --in --read-keys "$1" | grep -o '0x[0-9a-f]*$' | sort | xargs)"
-}
-
-raw_write() { dd if=/dev/zero of="$1" bs=4k count=1 seek=$((raw_lba / 8)) oflag=direct status=none; }
-
-# Fenced as clusters do it: write exclusive, registrants only.
-fenced() {
-    register "$disk" 0x1 && register "$other" 0x2 && keys_are "$disk" 0x1 0x2 &&
-        sg_persist --no-inquiry --out --reserve --param-rk=0x1 --prout-type=5 "$disk" && raw_write "$other" &&
-        sg_persist --no-inquiry --out --preempt-abort --param-rk=0x2 --param-sark=0x1 --prout-type=5 "$other" &&
-        keys_are "$other" 0x2 && raw_write "$other" && ! raw_write "$disk" &&
-        sg_persist --no-inquiry --in --read-full-status "$other" > /run/full && holds "$second,i,0x" /run/full
-}
-
-fenced_still() {
-    ask kill && ask start && within 60 raw_write "$other" && keys_are "$other" 0x2 && ! raw_write "$disk"
-}
-
-# A load of the first node is under way when it is fenced: nothing of it lands afterwards.
-fenced_under_load() {
-    sg_persist --no-inquiry --out --clear --param-rk=0x2 "$other" && register "$disk" 0x1 && register "$other" 0x2 &&
-        sg_persist --no-inquiry --out --reserve --param-rk=0x1 --prout-type=5 "$disk" || return
-    replace=exec raw_load "$disk" --time_based --runtime=600 > /run/raw 2>&1 &
-    local loading=$!
-    writes_go_on &&
-        sg_persist --no-inquiry --out --preempt-abort --param-rk=0x2 --param-sark=0x1 --prout-type=5 "$other" || return
-    dd if="$other" iflag=direct bs=1M skip=$((raw_lba / 2048)) count=16 status=none | sha256sum > /run/then
-    ! wait $loading || return
-    dd if="$other" iflag=direct bs=1M skip=$((raw_lba / 2048)) count=16 status=none | sha256sum > /run/later
-    cmp /run/then /run/later
-}
-
-unfenced() {
-    sg_persist --no-inquiry --out --clear --param-rk=0x2 "$other" && raw_write "$disk" &&
-        node -I second --logout && node -I second -o delete
-}
-
-over_both() {
-    local one
-    for one in "$portal" "$second_portal"; do
-        iscsiadm -m node -T "$iqn" -p "$one" "$@" || return
-    done
-}
-
-# Two portals, and every I/O on the next path.
-paths_set_up() {
-    modprobe -a dm_multipath dm_round_robin || return
-    cat > /etc/multipath.conf << END
-defaults {
-    find_multipaths off
-    user_friendly_names no
-    polling_interval 2
-    path_grouping_policy multibus
-    path_selector "round-robin 0"
-    rr_min_io_rq 1
-    no_path_retry 30
-}
-END
-    mkdir -p /run/udev && /lib/systemd/systemd-udevd --daemon && udevadm trigger && multipathd || return
-    iscsiadm -m node
-    over_both -o new && over_both -o update -n node.session.timeo.replacement_timeout -v 5 && over_both --login &&
-        within 60 paths_are 2 &&
-        mapped=/dev/mapper/$(multipath -ll | awk '/QUOIN/ { print $1; exit }') && [ -b "$mapped" ]
-}
-
-paths_are() {
-    multipath -ll > /run/paths 2>&1
-    [ "$(grep -c 'active ready  *running' /run/paths)" = "$1" ]
-}
-
-# Both paths get their share.
-both_used() {
-    raw_load "$mapped" --time_based --runtime=5 || return
-    local device writes
-    for device in /sys/class/scsi_disk/*:1/device/block/*; do
-        writes=$(awk '{ print $5 }' "$device/stat")
-        echo "$device: $writes writes"
-        [ "$writes" -gt 20 ] || return
-    done
-}
-
-path_lost_and_back() {
-    replace=exec raw_load "$mapped" --time_based --runtime=3600 > /run/raw 2>&1 &
-    local loading=$! before
-    mapped_writes() { awk '{ print $5 }' "/sys/block/$(basename "$(readlink -f "$mapped")")/stat"; }
-    goes_on() { before=$(mapped_writes); more() { [ "$(mapped_writes)" -gt $((before + 20)) ]; }; within 90 more; }
-    goes_on && ask cut && within 60 paths_are 1 && goes_on && ask mend && within 90 paths_are 2 && goes_on
-    local went=$?
-    cat /run/paths
-    kill $loading
-    wait $loading
-    local ended=$?
-    cat /run/raw
-    [ $went = 0 ] && is "end of fio" 128 $ended && holds 'err= 0' /run/raw
-}
-
-paths_gone() {
-    multipath -F && over_both --logout && within 30 no_disk 1
-}
-
 stranger() {
     # A record with secrets in it insists on CHAP, whatever method it names.
     sed -i /auth/d /etc/iscsi/iscsid.conf
@@ -555,6 +436,10 @@ stranger() {
     ask quoin session list -o json
     [[ $reply = *iqn.2026-11.test:stranger* ]] && ! ls -d /sys/class/scsi_disk/* && node -I stranger --logout
 }
+
+for part in cluster paths; do
+    . "/run/checks/$part.sh"
+done
 
 must 'the guest has a network and an initiator' set_up
 must 'discovery names the target' discovery
@@ -612,10 +497,14 @@ check 'a node that was preempted does not write any more' fenced
 check 'that is so after a kill of the array' fenced_still
 check 'nothing of a load lands after its node was preempted' fenced_under_load
 check 'a reservation that was cleared keeps nobody out' unfenced
+must 'the other node leaves' second_logout
 must 'logout once more' log_out
 must 'two paths to one disk' paths_set_up
-check 'both paths are used' both_used
-check 'a path is cut under load, and comes back' path_lost_and_back
+check 'both paths are used' under_load each_path_used
+check 'a path is cut under load, and comes back' under_load cut_and_mended
+check 'mpathpersist registers both paths, and reserves' paths_registered
+check 'a portal is disabled under load, and enabled' under_load disabled_and_enabled
+check 'a node is fenced with all its paths, joins anew and fences the other' paths_fenced
 check 'the paths go' paths_gone
 check 'an unknown initiator name sees no LUN' stranger
 finish

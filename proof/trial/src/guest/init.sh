@@ -31,6 +31,6 @@ for directory in run tmp; do
     $bb mkdir -p /new/$directory
     $bb mount -t tmpfs tmpfs /new/$directory
 done
-$bb cp /checks.sh /new/run/checks.sh
-$bb chroot /new /bin/bash /run/checks.sh
+$bb cp -r /checks /new/run/checks
+$bb chroot /new /bin/bash /run/checks/checks.sh
 $bb poweroff -f

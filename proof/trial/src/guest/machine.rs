@@ -59,8 +59,8 @@ impl Kernel {
         self.root.join("lib/modules").join(&self.release)
     }
 
-    /// Builds the first file system, which mounts the real one and runs `checks` in it.
-    fn initramfs(&self, work: &Path, checks: &str) -> Result<PathBuf> {
+    /// Builds the first file system, which mounts the real one and runs `checks.sh` of the scripts in it.
+    fn initramfs(&self, work: &Path, scripts: &[(&str, &str)]) -> Result<PathBuf> {
         let tree = work.join("initramfs");
         std::fs::create_dir_all(tree.join("bin"))?;
         std::fs::create_dir_all(tree.join("modules"))?;
@@ -74,7 +74,10 @@ impl Kernel {
         }
         std::fs::write(tree.join("modules/order"), MODULES.join("\n") + "\n")?;
         std::fs::write(tree.join("modules/path"), self.modules().display().to_string())?;
-        std::fs::write(tree.join("checks.sh"), checks)?;
+        std::fs::create_dir_all(tree.join("checks"))?;
+        for (name, script) in scripts {
+            std::fs::write(tree.join("checks").join(name), script)?;
+        }
         std::fs::write(tree.join("init"), INIT)?;
         let image = work.join("initramfs.cpio");
         let pack = "chmod 755 init && find . | busybox cpio -o -H newc -F \"$1\"";
@@ -110,18 +113,18 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Boots it to run `checks`, and returns the other end of its second serial port. What it connects to at port 3260 of
-    /// 192.0.2.100 and 192.0.2.101 are `ports` on 127.0.0.1, and port 10809 of the first is the Unix socket `nbd`; it reaches
-    /// nothing else.
+    /// Boots it to run `checks.sh` of the scripts, and returns the other end of its second serial port. What it
+    /// connects to at port 3260 of 192.0.2.100 and 192.0.2.101 are `ports` on 127.0.0.1, and port 10809 of the first
+    /// is the Unix socket `nbd`; it reaches nothing else.
     pub(crate) fn boot(
         kernel: &Kernel,
         work: &Path,
-        checks: &str,
+        scripts: &[(&str, &str)],
         ports: [u16; 2],
         nbd: &Path,
     ) -> Result<(Self, UnixStream)> {
         let (console, control) = (work.join("console.log"), work.join("control.sock"));
-        let initramfs = kernel.initramfs(work, checks)?.display().to_string();
+        let initramfs = kernel.initramfs(work, scripts)?.display().to_string();
         let image =
             kernel.root.join("boot").join(format!("vmlinuz-{}", kernel.release)).display().to_string();
         // What it complains of must not get among the data: QEMU joins its standard error to its output.
