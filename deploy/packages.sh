@@ -11,6 +11,8 @@ if [ "${1:?build or test}" = test ]; then
     packages+=(nbdkit)
     # For the guest with a Linux kernel's own initiators; its kernel is downloaded when it is first run.
     packages+=(busybox-static iproute2 multipath-tools nbd-client open-iscsi qemu-system-x86 sg3-utils socat udev)
+    # For the fence agents that it runs, which are downloaded too: as a package they would bring clients of every cloud.
+    packages+=(python3-pexpect python3-pycurl)
 fi
 
 missing=()

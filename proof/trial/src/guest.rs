@@ -2,7 +2,9 @@
 //! silent, and what it shows changes. The checks are scripts that run in the guest (`guest/checks.sh`); they
 //! report each, and ask for what is to happen to the array, over a serial port.
 
+mod database;
 mod machine;
+mod packages;
 mod route;
 
 use crate::{
@@ -11,6 +13,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use machine::{Kernel, Machine};
+use packages::unpacked;
 use route::Route;
 use std::{
     fs::File,
@@ -33,15 +36,19 @@ const DRIVE_BYTES: u64 = 4 << 30;
 const VOLUME_BYTES: u64 = 512 << 20;
 /// How long a guest may say nothing; a check's own limits are shorter.
 const SILENCE_LIMIT: Duration = Duration::from_secs(360);
-const TOOLS: [(&str, &str); 12] = [
+const TOOLS: [(&str, &str); 16] = [
     ("/bin/busybox", "busybox-static"),
     ("/sbin/e2fsck", "e2fsprogs"),
     ("/usr/bin/fio", "fio"),
     ("/bin/ip", "iproute2"),
+    ("/usr/bin/nbdcopy", "libnbd-bin"),
     ("/sbin/iscsid", "open-iscsi"),
     ("/lib/systemd/systemd-udevd", "udev"),
     ("/sbin/multipathd", "multipath-tools"),
     ("/sbin/nbd-client", "nbd-client"),
+    ("/usr/lib/postgresql", "postgresql"),
+    ("/var/lib/dpkg/info/python3-pexpect.list", "python3-pexpect"),
+    ("/var/lib/dpkg/info/python3-pycurl.list", "python3-pycurl"),
     ("/usr/bin/qemu-system-x86_64", "qemu-system-x86"),
     ("/usr/bin/setpriv", "util-linux"),
     ("/usr/bin/sg_unmap", "sg3-utils"),
@@ -54,7 +61,7 @@ pub(crate) struct Plan {
     /// The quoin binary; the one beside this program if not given
     #[arg(long)]
     quoin: Option<PathBuf>,
-    /// Directory that keeps Debian's kernel; `guest` in cargo's target directory if not given
+    /// Directory that keeps Debian's kernel and fence agents; `guest` in cargo's target directory if not given
     #[arg(long)]
     kernels: Option<PathBuf>,
 }
@@ -75,8 +82,10 @@ pub(crate) fn run_trial(plan: &Plan, work: &Path) -> Result<()> {
         Some(kernels) => kernels.clone(),
         None => program.parent().and_then(Path::parent).context("no target directory")?.join("guest"),
     };
-    let kernel = Kernel::fetch(&std::path::absolute(kernels)?)?;
-    let mut trial = Trial::create(&std::path::absolute(quoin)?, &kernel, work)?;
+    let kernels = std::path::absolute(kernels)?;
+    let kernel = Kernel::fetch(&kernels)?;
+    let agents = unpacked("fence-agents", kernels.join("fence-agents"), |_| Ok(()))?;
+    let mut trial = Trial::create(&std::path::absolute(quoin)?, &kernel, agents, work)?;
     let ended = trial.follow();
     if ended.is_err() {
         println!(
@@ -102,12 +111,14 @@ struct Trial {
     second_route: Route,
     array: Array,
     quoin: PathBuf,
+    /// Where Debian's fence agents are unpacked.
+    agents: PathBuf,
     work: PathBuf,
     started: Instant,
 }
 
 impl Trial {
-    fn create(quoin: &Path, kernel: &Kernel, work: &Path) -> Result<Self> {
+    fn create(quoin: &Path, kernel: &Kernel, agents: PathBuf, work: &Path) -> Result<Self> {
         let started = Instant::now();
         let drives: Vec<_> = (0..DRIVES).map(|number| work.join(format!("drive{number}"))).collect();
         for drive in &drives {
@@ -127,6 +138,7 @@ impl Trial {
             second_route,
             array,
             quoin,
+            agents,
             work,
             started,
         })
@@ -192,6 +204,9 @@ impl Trial {
     fn answer(&mut self, ask: &str) -> Result<String> {
         match ask.split_once(' ').unwrap_or((ask, "")) {
             ("iqn", _) => Ok(self.array.target()?.iqn),
+            ("agents", _) => Ok(self.agents.display().to_string()),
+            ("database", _) => database::make(&self.array, &self.work),
+            ("checksum", _) => database::checksum(&self.array, &self.work),
             // How many lines of the array's log hold a text.
             ("logged", text) => {
                 let log = std::fs::read_to_string(self.work.join("array.log"))?;

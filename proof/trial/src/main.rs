@@ -72,9 +72,10 @@ enum Cli {
         #[arg(long)]
         work: Option<PathBuf>,
     },
-    /// A Linux kernel's own iSCSI and NBD initiators in an emulated machine, over two paths; needs no root, but
-    /// busybox-static, fio, multipath-tools, nbd-client, open-iscsi, qemu-system-x86, sg3-utils, socat, udev, and apt-get
-    /// for Debian's kernel
+    /// A Linux kernel's own iSCSI and NBD initiators in an emulated machine, over two paths, and a cluster's failover of
+    /// PostgreSQL; needs no root, but busybox-static, fio, libnbd-bin, multipath-tools, nbd-client, open-iscsi,
+    /// postgresql, python3-pexpect, python3-pycurl, qemu-system-x86, sg3-utils, socat, udev, and apt-get for Debian's
+    /// kernel and fence agents
     Guest {
         #[command(flatten)]
         plan: guest::Plan,

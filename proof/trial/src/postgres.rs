@@ -13,7 +13,8 @@ use tokio_postgres::{Client, Config, NoTls};
 
 const READY_LIMIT: Duration = Duration::from_secs(180);
 const STOP_LIMIT: Duration = Duration::from_secs(120);
-const AS_POSTGRES: [&str; 3] = ["--reuid=postgres", "--regid=postgres", "--clear-groups"];
+/// Options of `setpriv` to become the user `postgres`.
+pub(crate) const AS_POSTGRES: [&str; 3] = ["--reuid=postgres", "--regid=postgres", "--clear-groups"];
 const SETTINGS: &str = "
 listen_addresses = ''
 max_connections = 40
@@ -261,7 +262,7 @@ fn readable(directory: &Path) -> Result<()> {
 }
 
 /// The directory of the newest PostgreSQL's server programs, as Debian installs them.
-fn programs() -> Result<PathBuf> {
+pub(crate) fn programs() -> Result<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").context("PostgreSQL is not installed")?;
     let versions = versions.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let newest = versions.max().context("PostgreSQL is not installed: /usr/lib/postgresql is empty")?;

@@ -497,6 +497,13 @@ check 'a node that was preempted does not write any more' fenced
 check 'that is so after a kill of the array' fenced_still
 check 'nothing of a load lands after its node was preempted' fenced_under_load
 check 'a reservation that was cleared keeps nobody out' unfenced
+check 'a database on a volume that two nodes see' shared_disks &&
+    check 'fence_scsi registers two nodes and reserves' nodes_join &&
+    check 'PostgreSQL commits at node 1' node1_works &&
+    check 'fence_scsi fences node 1 under load: its database ends, and nothing of it lands' node1_fenced &&
+    check 'PostgreSQL at node 2 has every commit, and goes on' node2_takes_over &&
+    check 'pg_amcheck and e2fsck after the failover' node2_is_right &&
+    check 'node 1 may write again once the reservation is cleared' nodes_leave
 must 'the other node leaves' second_logout
 must 'logout once more' log_out
 must 'two paths to one disk' paths_set_up

@@ -1,6 +1,7 @@
 //! A virtual machine under software emulation: Debian's stock kernel, whose root is this host's over read-only 9p
 //! under an overlay in memory, so that it has every tool this host has and can change nothing here.
 
+use super::packages::unpacked;
 use crate::process::{Process, run, wait_until};
 use anyhow::{Context, Result};
 use std::{
@@ -47,11 +48,9 @@ impl Kernel {
             .context("looking for Debian's kernel; has `apt-get update` ever run here?")?;
         let package = said.lines().find_map(|line| line.trim().strip_prefix("Depends: linux-image-"));
         let release = package.context("linux-image-amd64 depends on no kernel")?.to_owned();
-        let root = cache.join(&release);
-        if !root.exists() {
-            println!("downloading linux-image-{release} to {}", cache.display());
-            download(&release, cache, &root)?;
-        }
+        let root = unpacked(&format!("linux-image-{release}"), cache.join(&release), |root| {
+            run(&["busybox", "depmod", "-b", &root.display().to_string(), &release]).map(drop)
+        })?;
         Ok(Self { root, release })
     }
 
@@ -93,17 +92,6 @@ impl Kernel {
         ])?;
         Ok(image)
     }
-}
-
-fn download(release: &str, cache: &Path, root: &Path) -> Result<()> {
-    let draft = cache.join(format!("{release}.{}", std::process::id()));
-    std::fs::create_dir_all(&draft)?;
-    let shown = draft.display().to_string();
-    run(&["env", "-C", &shown, "apt-get", "download", "-qq", &format!("linux-image-{release}")])?;
-    run(&["sh", "-ec", "dpkg-deb -x \"$1\"/*.deb \"$1/root\"", "sh", &shown])?;
-    run(&["busybox", "depmod", "-b", &format!("{shown}/root"), release])?;
-    std::fs::rename(draft.join("root"), root)?;
-    Ok(std::fs::remove_dir_all(draft)?)
 }
 
 /// A running machine.
