@@ -25,10 +25,11 @@ use std::{
 };
 
 /// The first is run, and reads the others.
-const SCRIPTS: [(&str, &str); 3] = [
+const SCRIPTS: [(&str, &str); 4] = [
     ("checks.sh", include_str!("guest/checks.sh")),
     ("cluster.sh", include_str!("guest/cluster.sh")),
     ("paths.sh", include_str!("guest/paths.sh")),
+    ("queues.sh", include_str!("guest/queues.sh")),
 ];
 const DRIVES: usize = 2;
 const DRIVE_BYTES: u64 = 4 << 30;

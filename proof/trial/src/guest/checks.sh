@@ -437,7 +437,7 @@ stranger() {
     [[ $reply = *iqn.2026-11.test:stranger* ]] && ! ls -d /sys/class/scsi_disk/* && node -I stranger --logout
 }
 
-for part in cluster paths; do
+for part in cluster paths queues; do
     . "/run/checks/$part.sh"
 done
 
@@ -506,6 +506,9 @@ check 'a database on a volume that two nodes see' shared_disks &&
     check 'node 1 may write again once the reservation is cleared' nodes_leave
 must 'the other node leaves' second_logout
 must 'logout once more' log_out
+must 'sixteen sessions' sessions_set_up
+check 'TASK SET FULL: the kernel sends fewer commands at a time, and no I/O fails' queue_full
+must 'the sessions go' sessions_gone
 must 'two paths to one disk' paths_set_up
 check 'both paths are used' under_load each_path_used
 check 'a path is cut under load, and comes back' under_load cut_and_mended
