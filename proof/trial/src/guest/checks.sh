@@ -512,9 +512,9 @@ must 'the sessions go' sessions_gone
 must 'two paths to one disk' paths_set_up
 check 'both paths are used' under_load each_path_used
 check 'a path is cut under load, and comes back' under_load cut_and_mended
-check 'mpathpersist registers both paths, and reserves' paths_registered
+check 'fence_mpath registers both paths, and reserves' paths_registered
 check 'a portal is disabled under load, and enabled' under_load disabled_and_enabled
-check 'a node is fenced with all its paths, joins anew and fences the other' paths_fenced
+check 'a node is fenced with all its paths, joins anew, and fence_mpath fences the other' paths_fenced
 check 'the paths go' paths_gone
 check 'an unknown initiator name sees no LUN' stranger
 finish

@@ -28,6 +28,11 @@ second_login() {
 
 second_logout() { node -I second --logout && node -I second -o delete; }
 
+# One of Pacemaker's fence agents.
+agent() { # NAME OPTIONS
+    ask agents && PYTHONPATH=$reply/usr/share/fence python3 "$reply/usr/sbin/$1" "${@:2}"
+}
+
 register() { sg_persist --no-inquiry --out --register --param-sark="$2" --param-aptpl "$1"; }
 
 keys_are() { # DEVICE KEY...
@@ -72,13 +77,13 @@ clients=3
 
 # Sets $node1_disk and $node2_disk.
 shared_disks() {
-    ask database && programs=$reply && ask agents && agents=$reply && iscsiadm -m session --rescan &&
-        mkdir -p /dev/shm && mount -t tmpfs tmpfs /dev/shm || return
+    ask database && programs=$reply && iscsiadm -m session --rescan && mkdir -p /dev/shm &&
+        mount -t tmpfs tmpfs /dev/shm || return
     both() { node1_disk=$(disk_of_initiator "$name" 3) && node2_disk=$(disk_of_initiator "$second" 3); }
     within 30 both
 }
 
-fence_scsi() { PYTHONPATH=$agents/usr/share/fence python3 "$agents/usr/sbin/fence_scsi" "$@"; }
+fence_scsi() { agent fence_scsi "$@"; }
 
 # The agent keeps the key of its node in a file; here the second node is the one whose key stays.
 nodes_join() {
@@ -135,13 +140,13 @@ node1_fenced() {
     local before client
     fence_scsi --action=off --key=1 --devices="$node2_disk" && ask checksum && before=$reply &&
         keys_are "$node2_disk" 0x2 || return
-    for client in "${committing[@]}"; do
-        ! wait "$client" || return
-    done
-    ended() { ! kill -0 $server; }
+    ended() { ! kill -0 $server 2> /dev/null; }
     within 60 ended
     cat /run/node1/log
-    ended && umount /mnt/node1 && ! scribble "$node1_disk" && dmesg > /run/dmesg &&
+    for client in "${committing[@]}"; do
+        ended && ! wait "$client" || return
+    done
+    umount /mnt/node1 && ! scribble "$node1_disk" && dmesg > /run/dmesg &&
         holds 'sd [0-9:]*:3: reservation conflict' /run/dmesg && ask checksum && is contents "$before" "$reply"
 }
 

@@ -81,15 +81,14 @@ disabled_and_enabled() {
     goes_on && ask disable && within 60 paths_are 1 && goes_on && ask enable && within 90 paths_are 2 && each_path_used
 }
 
+fence_mpath() { agent fence_mpath --devices="$mapped" "$@"; }
+
 # Registers the paths of the mapped device under one key, and reserves it.
-paths_registered() {
-    persist --register --param-sark=0xa --param-aptpl && keys_are "$mapped" 0xa 0xa &&
-        persist --reserve --param-rk=0xa --prout-type=5 && raw_write "$mapped"
-}
+paths_registered() { fence_mpath --action=on --plug=a && keys_are "$mapped" 0xa 0xa && raw_write "$mapped"; }
 
 persist() { mpathpersist --out "$@" "$mapped"; }
 
-# Another node, which uses one path, preempts both registrations of the first; that one joins anew and preempts in turn.
+# Another node, which uses one path, preempts both registrations of the first; that one joins anew and fences the other.
 # As both nodes are one machine here, multipathd first takes the other's path for its own, and registers it too.
 paths_fenced() {
     second_login && within 30 paths_are 3 && multipathd del path "${other##*/}" && within 30 paths_are 2 &&
@@ -97,10 +96,9 @@ paths_fenced() {
         keys_are "$other" 0xa 0xa 0xb &&
         sg_persist --no-inquiry --out --preempt-abort --param-rk=0xb --param-sark=0xa --prout-type=5 "$other" &&
         keys_are "$other" 0xb && raw_write "$other" && ! raw_write "$mapped" &&
-        persist --register-ignore --param-sark=0xa --param-aptpl && keys_are "$other" 0xa 0xa 0xb &&
-        persist --preempt-abort --param-rk=0xa --param-sark=0xb --prout-type=5 && keys_are "$mapped" 0xa 0xa &&
-        raw_write "$mapped" && ! raw_write "$other" && persist --clear --param-rk=0xa && raw_write "$other" &&
-        second_logout
+        persist --register-ignore --param-sark=0xa && keys_are "$other" 0xa 0xa 0xb &&
+        fence_mpath --action=off --plug=b && keys_are "$mapped" 0xa 0xa && raw_write "$mapped" &&
+        ! raw_write "$other" && persist --clear --param-rk=0xa && raw_write "$other" && second_logout
 }
 
 paths_gone() {
