@@ -12,6 +12,7 @@ use quoin_world::{Thread, World};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -159,6 +160,8 @@ pub(crate) async fn check(shared: &Shared, pool: &Pool) -> Result<(), String> {
                 ));
             }
         }
+        let wanted = volumes.iter().filter_map(|volume| pool.volume_layout(*volume));
+        lies_in(shared, pool, wanted.map(|laid| laid.layout), "the layouts of the volumes")?;
     }
     // Back to the pool's layout: nothing is left in others, but for what was shared with volumes that are gone.
     for volume in &volumes {
@@ -166,25 +169,32 @@ pub(crate) async fn check(shared: &Shared, pool: &Pool) -> Result<(), String> {
     }
     let is_settled = settles(shared, pool, &volumes).await?;
     drain(shared, pool).await?;
-    if !is_settled || !settles(shared, pool, &volumes).await? || !pool.being_removed().is_empty() {
+    if !is_settled || !settles(shared, pool, &volumes).await? {
         return Ok(());
     }
+    shared.totals.lock().layout_checks += 1;
+    lies_in(shared, pool, [pool.layout_use()[0].layout], "the pool's layout")
+}
+
+/// Nothing lies in other layouts, but for what nobody has any more, or several share.
+fn lies_in(
+    shared: &Shared,
+    pool: &Pool,
+    layouts: impl IntoIterator<Item = Layout>,
+    which: &str,
+) -> Result<(), String> {
     let stats = pool.stats();
     // With few domains left, some layouts come to the same.
     let domains = pool.protection().domains;
+    let wanted: BTreeSet<Layout> = layouts.into_iter().map(|layout| layout.within(domains)).collect();
     let used = pool.layout_use();
-    let own = used[0].layout.within(domains);
-    let others = used.iter().filter(|used| used.layout.within(domains) != own);
+    let others = used.iter().filter(|used| !wanted.contains(&used.layout.within(domains)));
     let left: u64 = others.map(|used| used.blocks).sum();
-    let shared_ever = {
-        let mut totals = shared.totals.lock();
-        totals.layout_checks += 1;
-        totals.deduplicated_blocks + stats.deduplicated_blocks
-    };
-    if left > stats.dropped_blocks + shared_ever && stats.sifting_entries + stats.joining_layers == 0 {
+    let shared_ever = shared.totals.lock().deduplicated_blocks + stats.deduplicated_blocks;
+    let is_quiet = stats.sifting_entries + stats.joining_layers == 0 && pool.being_removed().is_empty();
+    if left > stats.dropped_blocks + shared_ever && is_quiet {
         return Err(format!(
-            "all volumes have the pool's layout, and {left} blocks lie in others: {:?}, {} were dropped",
-            pool.layout_use(),
+            "all volumes have {which}, and {left} blocks lie in others: {used:?}, {} were dropped",
             stats.dropped_blocks
         ));
     }

@@ -10,6 +10,8 @@ use std::{collections::VecDeque, sync::Arc};
 pub(crate) struct Conversions {
     /// What was looked at when the layers below were found: how often something changed, and the fault domains.
     pub(super) looked_at: Option<(u64, usize)>,
+    /// None was found, and layers had become uneven so often.
+    pub(super) found_none: Option<u64>,
     /// A layer was converted since.
     pub(super) has_converted: bool,
     pub(super) waiting: VecDeque<LayerId>,

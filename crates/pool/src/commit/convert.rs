@@ -68,10 +68,12 @@ impl Committer {
     /// Finds the layers to be converted, if that may have changed.
     fn look_for_conversions(&mut self) {
         let slice = self.slice.clone();
-        if !slice.store.has_volume_layouts() {
+        let layers = slice.forks.read();
+        // In most pools no volume has a layout, and layers that come and go are no reason to look.
+        let uneven = layers.uneven.load(Ordering::Acquire);
+        if !slice.store.has_volume_layouts() && self.known_conversions().found_none == Some(uneven) {
             return;
         }
-        let layers = slice.forks.read();
         let now = (layers.laid_out.load(Ordering::Acquire), slice.store.layouts().domain_count());
         // A fork takes over how its parent is laid out. If the parent waited for its conversion, the fork is not in the list.
         let is_through = self.known_conversions().has_converted && !self.known_conversions().is_any();
@@ -88,6 +90,7 @@ impl Committer {
         });
         self.conversions().waiting = to_convert.map(|(id, _)| id).collect();
         slice.converting().set_waiting(self.conversions().waiting.iter().copied());
+        self.conversions().found_none = self.known_conversions().waiting.is_empty().then_some(uneven);
     }
 
     /// Converts some of what is to be converted. False if nothing can be done now.
@@ -271,7 +274,7 @@ impl Committer {
                 walk.leaves.is_incomplete = true;
                 continue;
             }
-            if slice.segments.table.suits(slice.segments.table.tag(place.location.segment()), tag) {
+            if slice.segments.table.suits(slice.segments.table.tag(place.location.segment()), walk.wanted) {
                 continue;
             }
             let (len, page) = (place.location.len_bytes(), block_page(number).index);

@@ -16,7 +16,6 @@ use crate::{
 use hashbrown::HashMap;
 use quoin_base::{BlockNumber, Compression, LayerId, Layout};
 use quoin_reduction::Fingerprint;
-use quoin_world::atomic::Ordering;
 use rustc_hash::FxBuildHasher;
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -179,7 +178,7 @@ impl Committer {
     pub(super) fn note_tag(&self, layer: &Layer, tag: Option<Layout>) {
         let layers = self.slice.forks.read();
         if !planted(Bug::PublishAsPlaced) && layer.gets(tag, &layers) {
-            layers.laid_out.fetch_add(1, Ordering::AcqRel);
+            layers.became_uneven();
         }
     }
 

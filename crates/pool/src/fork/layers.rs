@@ -38,6 +38,8 @@ pub(crate) struct Layers {
     pub copies: AtomicU64,
     /// Grows whenever what layers are to be laid out as may have changed.
     pub laid_out: AtomicU64,
+    /// Grows whenever what a layer owns may have come to lie in two ways.
+    pub uneven: AtomicU64,
     /// A volume is deduplicated, or was since the pool was opened.
     pub is_any_deduplicated: AtomicBool,
     /// The last catalog transaction that took effect.
@@ -196,6 +198,12 @@ impl Layers {
         for layer in of_volume {
             layer.mix();
         }
+        self.became_uneven();
+    }
+
+    /// Has layers looked through that lie in two ways.
+    pub(crate) fn became_uneven(&self) {
+        self.uneven.fetch_add(1, Ordering::AcqRel);
         self.laid_out.fetch_add(1, Ordering::AcqRel);
     }
 

@@ -97,9 +97,13 @@ impl Layouts {
         Weight::of(layout, self.data)
     }
 
-    /// Whether two are the same as drives are.
-    pub(crate) fn are_alike(&self, one: Option<Layout>, other: Option<Layout>) -> bool {
-        self.now(one) == self.now(other)
+    /// Whether what is tagged so lies as a volume with this layout wants it. `None` is the pool's layout.
+    ///
+    /// What was laid out with more drives than there are now suits if it will again when they are back. That two layouts come
+    /// to the same while drives are away is not enough: nobody would look again once they are back.
+    pub(crate) fn suits(&self, tag: Option<Layout>, layout: Option<Layout>) -> bool {
+        let full = |layout: Option<Layout>| layout.unwrap_or(self.data);
+        full(tag) == full(layout) || layout.is_some() && full(tag) == self.now(layout)
     }
 
     /// Net slabs that a segment with so many columns is reckoned with, rounded down.
@@ -298,6 +302,26 @@ mod tests {
         assert_eq!(net_slabs([10; 6], layout("raid6")), 40);
         assert_eq!(net_slabs([10; 12], layout("raid6")), 80);
         assert_eq!(net_slabs([10; 25], layout("23+2")), 230);
+    }
+
+    #[test]
+    fn what_comes_to_the_same_only_while_drives_are_away_does_not_suit() {
+        let with = |own: &str, domains: u16| {
+            Layouts::new(layout(own), 4096, (0..domains).map(|n| (DriveIndex(n), Domain(n))).collect())
+        };
+        let some = |text: &str| Some(layout(text));
+        // Two domains make mirrors of everything.
+        let mirror = with("mirror", 2);
+        assert!(mirror.suits(some("mirror"), None) && mirror.suits(None, some("mirror")));
+        assert!(!mirror.suits(some("2+1"), None), "it is no mirror once the third domain is back");
+        assert!(!mirror.suits(some("2+1"), some("raid5")));
+        // What a volume got with all drives stays, and so does what it gets without one.
+        assert!(mirror.suits(some("raid5"), some("raid5")) && mirror.suits(some("mirror"), some("raid5")));
+        assert!(!with("mirror", 4).suits(some("mirror"), some("raid5")));
+        // The pool's layout is tagged as such, however many drives there are.
+        let raid5 = with("raid5", 3);
+        assert!(raid5.suits(None, None) && raid5.suits(some("raid5"), None));
+        assert!(!raid5.suits(some("2+1"), None));
     }
 
     #[test]

@@ -170,6 +170,22 @@ async fn converted(world: &dyn World, pool: &Pool, volume: VolumeId) {
     panic!("{:?}, {:?}", pool.volume_layout(volume), pool.layout_use());
 }
 
+/// Nothing has to move then, and it is known at once.
+#[test]
+fn a_volume_that_gets_the_layout_of_the_pool_is_soon_converted() {
+    let rig = Rig::of_drives(19, layout("mirror"), 2, 40 * MIB);
+    let pool = rig.open();
+    rig.run(|world| async move {
+        let volume = create(&pool).await;
+        fill(&pool, volume, 100, 20).await;
+        pool.drain().await.unwrap();
+        lay_out(&pool, volume, "mirror").await;
+        converted(&*world, &pool, volume).await;
+        assert_eq!(pool.converted_bytes(), 0);
+        pool.close().await.unwrap();
+    });
+}
+
 #[test]
 fn a_volume_is_converted_while_it_is_written() {
     for (seed, (own, other)) in (20..).zip([("mirror", "raid5"), ("raid5", "mirror"), ("mirror", "2+1")]) {

@@ -13,9 +13,9 @@ impl SegmentTable {
         layout.map(|_| self.inner.read().layouts.now(layout))
     }
 
-    /// Whether what lies in a segment with this tag lies as a volume with this layout wants it.
+    /// Whether what lies in a segment with this tag lies as a volume with this layout wants it: see [`Layouts::suits`].
     pub(crate) fn suits(&self, tag: Option<Layout>, layout: Option<Layout>) -> bool {
-        tag == layout || self.inner.read().layouts.are_alike(tag, layout)
+        self.inner.read().layouts.suits(tag, layout)
     }
 
     /// Whether what lies at these places takes more, as space is reckoned, in segments with this tag.
