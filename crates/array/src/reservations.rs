@@ -54,7 +54,8 @@ impl Array {
         let kind = view.kind.map(kind_of);
         let told = Told::new(format!("volume {volume}"), shortened(&text))
             .without("reservation", kind)
-            .without("registrations", view.registrations.len());
+            .change("registrations", view.registrations.len(), 0)
+            .change("unreadable", view.is_unreadable, false);
         // It fences nobody any more.
         self.log().record_told(Severity::Warning, told);
         Ok(())

@@ -3,6 +3,7 @@
 use crate::lab::{Lab, create};
 use quoin_api::{Actor, CopyState, Event, EventKind, FieldChange, VolumeCreate};
 use quoin_array::{Array, ArrayError, EventSelection, JobError, QosOf, ReserveOf, acting};
+use quoin_volume::{BlockDevice, Kept};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::{
@@ -214,6 +215,11 @@ async fn settings(audit: &Audit<'_>) {
     audit.change("set_qos", array.set_qos(&default, limit)).await;
     let event = audit.change("set_qos", array.set_qos(&default, None)).await;
     assert_eq!(field(&event, "iops"), (json!(500), Value::Null));
+    // What survived a restart and cannot be read.
+    let v4 = array.volume("v4").unwrap();
+    v4.keep(Kept::Reservations, Some(b"{".to_vec())).await.unwrap();
+    let event = audit.change("clear_reservations", array.clear_reservations("v4", false)).await;
+    assert_eq!(field(&event, "unreadable"), (json!(true), json!(false)));
     audit.change("create_portal", array.create_portal(of(json!({ "address": "127.0.0.9" })))).await;
     let disabled = of(json!({ "enabled": false }));
     let event = audit.change("set_portal", array.set_portal("127.0.0.9:3260", disabled)).await;
