@@ -151,6 +151,10 @@ pub struct Volume {
     pub name: String,
     /// Its identity, which never changes; hosts see it in VPD page 83h.
     pub uuid: Uuid,
+    /// The name of the disk that hosts see over iSCSI, in the form of NAA; it follows from the UUID.
+    #[serde(default)]
+    #[schema(example = "naa.60251555f48f4719b11d76b3de464f6d")]
+    pub wwn: String,
     /// Its size in bytes.
     #[schema(example = 4294967296u64)]
     pub size_bytes: u64,

@@ -142,6 +142,7 @@ mod tests {
         Volume {
             name: name.into(),
             uuid: Uuid::nil(),
+            wwn: String::new(),
             size_bytes,
             block_bytes: 512,
             mapped_bytes: None,

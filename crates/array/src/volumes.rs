@@ -15,6 +15,7 @@ use quoin_api::{self as api, Deduplication};
 use quoin_volume::{BlockDevice, Folder, Tags, Volume, VolumeChange, VolumeSpec};
 use quoin_world::Thread;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use uuid::Uuid;
 
 impl Array {
     /// Creates a volume.
@@ -277,6 +278,7 @@ impl Array {
         api::Volume {
             name: volume.name(),
             uuid: volume.uuid(),
+            wwn: wwn(volume.uuid()),
             size_bytes: volume.size_bytes(),
             block_bytes: volume.block_bytes(),
             mapped_bytes: stats.map(|stats| stats.mapped_bytes),
@@ -410,4 +412,9 @@ fn told(volume: &Volume, change: &VolumeChange) -> Vec<String> {
         told.push(format!("tags: {}", if tags.is_empty() { "none".to_owned() } else { tags.join(", ") }));
     }
     told
+}
+
+/// The name of a volume's disk, as hosts write it.
+fn wwn(uuid: Uuid) -> String {
+    format!("naa.{:032x}", u128::from_be_bytes(quoin_target::naa(uuid)))
 }

@@ -159,7 +159,8 @@ pub enum HostCommand {
         after_help = "Examples:\n  quoin --data /srv/a host create h1 --initiator iqn.2026-11.test:h1\n  \
                             quoin --data /srv/a host create h2 --initiator iqn.2026-11.test:h2 \\\n      \
                             --chap-user h2 --chap-secret-file h2.secret\n\nThe \
-                            name of a Linux host is in /etc/iscsi/initiatorname.iscsi."
+                            name of a Linux host is in /etc/iscsi/initiatorname.iscsi. Windows shows its own with \
+                            (Get-InitiatorPort).NodeAddress, and ESXi with esxcli iscsi adapter get."
     )]
     Create {
         /// Its name: 1 to 63 characters of a-z, 0-9, '.', '_' and '-'

@@ -106,6 +106,7 @@ pub(crate) fn volume(volume: &Volume) -> String {
     let mut rows = vec![
         ("volume", volume.name.clone()),
         ("uuid", volume.uuid.to_string()),
+        ("wwn", volume.wwn.clone()),
         ("size", format!("{} ({} bytes)", size_text(volume.size_bytes), volume.size_bytes)),
         ("allocated", optional_size(volume.mapped_bytes)),
         ("freed by delete", optional_size(volume.freed_by_delete_bytes)),

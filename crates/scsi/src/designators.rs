@@ -17,8 +17,8 @@ pub(crate) mod designator_type {
 /// NAA 6h: IEEE registered extended.
 const NAA_REGISTERED_EXTENDED: u128 = 0x6;
 
-/// The NAA identifier of a volume.
-pub(crate) fn naa(uuid: Uuid) -> [u8; 16] {
+/// The NAA identifier of a volume, by which hosts name its disk.
+pub fn naa(uuid: Uuid) -> [u8; 16] {
     let naa = NAA_REGISTERED_EXTENDED << 124 | COMPANY << 100 | uuid.as_u128() & ((1 << 100) - 1);
     naa.to_be_bytes()
 }

@@ -183,12 +183,12 @@ fn block_limits(geometry: Geometry) -> Vec<u8> {
     let mut page = [0; 64];
     // WSNZ = 0: WRITE SAME of 0 blocks goes to the end of the unit.
     page[5] = limits::COMPARED_BLOCKS;
-    page[6..8].copy_from_slice(&(blocks(limits::PHYSICAL_BLOCK_BYTES) as u16).to_be_bytes());
+    page[6..8].copy_from_slice(&(blocks(limits::STORED_BLOCK_BYTES) as u16).to_be_bytes());
     page[8..12].copy_from_slice(&blocks32(limits::TRANSFER_BYTES));
     page[12..16].copy_from_slice(&blocks32(limits::OPTIMAL_TRANSFER_BYTES));
     page[20..24].copy_from_slice(&blocks32(limits::UNMAP_BYTES));
     page[24..28].copy_from_slice(&limits::UNMAP_DESCRIPTORS.to_be_bytes());
-    page[28..32].copy_from_slice(&blocks32(limits::PHYSICAL_BLOCK_BYTES));
+    page[28..32].copy_from_slice(&blocks32(limits::STORED_BLOCK_BYTES));
     // With alignment 0.
     page[32] = UGAVALID;
     // Atomic writes may begin anywhere and are of any length up to this.

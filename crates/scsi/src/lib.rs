@@ -36,6 +36,7 @@ mod unit;
 pub use command::{
     Bytchk, Command, Extent, LogSelect, LogSense, ModeSelect, ModeSense, Needs, ReportOpcodes,
 };
+pub use designators::naa;
 pub use execute::execute;
 pub use extended_copy::{
     CopyList, CopyResults, CopyStatus, Designator, Segment, copy_status, operating_parameters,

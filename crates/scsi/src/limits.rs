@@ -6,8 +6,11 @@ use quoin_base::{KIB, MIB};
 pub const TRANSFER_BYTES: u64 = 32 * MIB;
 /// Transfer size that costs the array least per byte (OPTIMAL TRANSFER LENGTH).
 pub const OPTIMAL_TRANSFER_BYTES: u64 = MIB;
-/// The block in which the array stores data: physical block, transfer and unmap granularity.
-pub const PHYSICAL_BLOCK_BYTES: u64 = 8 * KIB;
+/// The physical block that hosts are told of. It is no larger than operating systems and databases take: SQL Server refuses
+/// disks with physical blocks of more than 4096 bytes.
+pub const PHYSICAL_BLOCK_BYTES: u64 = 4 * KIB;
+/// The block in which the array stores data: transfer and unmap granularity.
+pub const STORED_BLOCK_BYTES: u64 = 8 * KIB;
 /// Most bytes all descriptors of one UNMAP name together (MAXIMUM UNMAP LBA COUNT).
 pub const UNMAP_BYTES: u64 = 512 * MIB;
 /// Most descriptors in one UNMAP.
@@ -33,7 +36,7 @@ const _: () = assert!(TRANSFER_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
 const _: () = assert!(WRITE_SAME_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
 const _: () = assert!(UNMAP_BYTES.is_multiple_of(LONGEST_BLOCK_BYTES));
 const _: () = assert!(COMPARED_BLOCKS as u64 * LONGEST_BLOCK_BYTES <= MODIFIED_BYTES);
-const _: () = assert!(OPTIMAL_TRANSFER_BYTES.is_multiple_of(PHYSICAL_BLOCK_BYTES));
+const _: () = assert!(OPTIMAL_TRANSFER_BYTES.is_multiple_of(STORED_BLOCK_BYTES));
 
 /// What READ CAPACITY (10), which has no allocation length, answers.
 pub(crate) const READ_CAPACITY_10_BYTES: u32 = 8;

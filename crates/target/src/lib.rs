@@ -47,7 +47,7 @@ pub use hosts::{HostView, Mapping, SessionView, Target};
 pub use lun::Lun;
 pub use memory::{SessionMemory, SessionShare};
 pub use nexus::{Admission, Nexus, NexusName, Notice, Notices, Request};
-pub use quoin_scsi::ReservationType;
+pub use quoin_scsi::{ReservationType, naa};
 pub use reservations::{RegistrationView, ReservationsView};
 pub use send_queue::{Place, SendQueue};
 pub use traffic::{Done, Traffic, TrafficView};
