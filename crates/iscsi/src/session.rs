@@ -31,7 +31,7 @@ use zerocopy::IntoBytes;
 
 /// Bytes of commands' data a session may hold; further commands wait for their turn.
 const MEMORY_BYTES: u64 = 64 << 20;
-/// Bytes in the send queue from which on nothing more is read from the initiator.
+/// RAM that the send queue takes from which on nothing more is read from the initiator.
 const MAX_QUEUED_BYTES: usize = MEMORY_BYTES as usize + (8 << 20);
 /// The same while the memory of all sessions is spent.
 const FREE_QUEUED_BYTES: usize = 1 << 20;
@@ -131,7 +131,7 @@ impl<D: BlockDevice> Session<D> {
 
     /// False while the initiator must first take what it asked for.
     pub(crate) fn may_receive(&self) -> bool {
-        let queued = self.out.queued_bytes();
+        let queued = self.out.ram_bytes();
         let is_much = queued >= FREE_QUEUED_BYTES && !self.share.has_room(0) || queued >= MAX_QUEUED_BYTES;
         self.end.is_none() && !is_much
     }
@@ -262,7 +262,7 @@ impl<D: BlockDevice> Session<D> {
         while let Some((itt, cost_bytes)) = self.tasks.next_waiting() {
             // The first command of an idle session is let in whatever others hold (invariant 2). So is the next one if
             // all that have their memory wait for others: it may be the one that they wait for.
-            let queued = self.out.queued_bytes() as u64;
+            let queued = self.out.ram_bytes() as u64;
             let held = self.tasks.memory_bytes() + queued;
             let has_room = held + cost_bytes <= MEMORY_BYTES && self.share.has_room(cost_bytes);
             if held > 0 && !has_room && !(queued == 0 && self.tasks.is_stuck()) {
@@ -276,7 +276,7 @@ impl<D: BlockDevice> Session<D> {
     }
 
     fn note_memory(&mut self) {
-        let queued = self.out.queued_bytes() as u64;
+        let queued = self.out.ram_bytes() as u64;
         self.share.hold(RECEIVE_BYTES + self.tasks.memory_bytes() + self.tasks.early_bytes() + queued);
     }
 

@@ -36,6 +36,11 @@ impl Transmit {
         self.queue.queued_bytes()
     }
 
+    /// RAM that what is not sent yet takes.
+    pub(crate) fn ram_bytes(&self) -> usize {
+        self.queue.ram_bytes()
+    }
+
     /// Bytes sent so far.
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.queue.sent_bytes()

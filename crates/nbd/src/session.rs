@@ -215,7 +215,7 @@ impl<D: BlockDevice> Session<D> {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.memory_bytes + self.out.queued_bytes() as u64
+        self.memory_bytes + self.out.ram_bytes() as u64
     }
 
     fn has_room(&self, operation: Operation) -> bool {

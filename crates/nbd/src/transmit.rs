@@ -31,6 +31,11 @@ impl Transmit {
         self.0.queued_bytes()
     }
 
+    /// RAM that what is not sent yet takes.
+    pub(crate) fn ram_bytes(&self) -> usize {
+        self.0.ram_bytes()
+    }
+
     /// Bytes sent since transmission began.
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.0.sent_bytes()

@@ -2,9 +2,10 @@
 //!
 //! 1. Bytes leave in the order in which they were queued, each once.
 //! 2. A [`Slice`] is kept until all of it is sent, and no longer.
-//! 3. The bytes counted as queued are those of the parts, less what is sent of the first.
+//! 3. The bytes counted as queued are those of the parts, less what is sent of the first. The RAM counted is that of the parts:
+//!    a buffer takes whole pages, however few bytes of it are queued.
 
-use quoin_world::Slice;
+use quoin_world::{BUF_ALIGN_BYTES, Slice};
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
@@ -14,18 +15,31 @@ use std::{
 /// Parts given to one write.
 const MAX_PARTS: usize = 128;
 
+/// Parts that lie between data that was cut, at most: what goes behind the one and before the other.
+const PARTS_BETWEEN: usize = 2;
+
 enum Part<const HEAD_BYTES: usize> {
     /// A header, or what goes before or behind data.
     Head([u8; HEAD_BYTES], u8),
-    Data(Slice),
+    /// Data, and the RAM that counts as taken by it.
+    Data(Slice, usize),
 }
 
 impl<const HEAD_BYTES: usize> Part<HEAD_BYTES> {
     fn bytes(&self) -> &[u8] {
         match self {
             Part::Head(bytes, len) => &bytes[..usize::from(*len)],
-            Part::Data(slice) => slice,
+            Part::Data(slice, _) => slice,
         }
+    }
+
+    /// RAM that it takes, its place in the queue included.
+    fn ram_bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                Part::Head(..) => 0,
+                Part::Data(_, ram_bytes) => *ram_bytes,
+            }
     }
 }
 
@@ -36,6 +50,7 @@ pub struct SendQueue<const HEAD_BYTES: usize> {
     /// Bytes of the first part that are sent already.
     first_sent: usize,
     queued_bytes: usize,
+    ram_bytes: usize,
     sent_bytes: u64,
 }
 
@@ -48,6 +63,12 @@ impl<const HEAD_BYTES: usize> SendQueue<HEAD_BYTES> {
         self.queued_bytes
     }
 
+    /// Returns how much RAM what is queued takes. It is this that is bounded, not [`SendQueue::queued_bytes`]: an answer of one
+    /// byte has a page.
+    pub fn ram_bytes(&self) -> usize {
+        self.ram_bytes
+    }
+
     /// Returns how many bytes were sent so far.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes
@@ -56,13 +77,25 @@ impl<const HEAD_BYTES: usize> SendQueue<HEAD_BYTES> {
     /// Queues a head of two parts.
     pub fn head(&mut self, first: &[u8], second: &[u8]) {
         let part = self.count_head(first, second);
-        self.parts.push_back(part);
+        self.push(part);
     }
 
     /// Queues data.
     pub fn data(&mut self, slice: Slice) {
         self.queued_bytes += slice.len();
-        self.parts.push_back(Part::Data(slice));
+        let before = self.parts.iter().rev().take(PARTS_BETWEEN + 1).find_map(|part| match part {
+            Part::Data(slice, _) => Some(slice),
+            Part::Head(..) => None,
+        });
+        // What was cut into pieces takes no more than it did in one.
+        let is_cut = before.is_some_and(|before| before.is_followed_by(&slice));
+        let ram_bytes = if is_cut { slice.len() } else { slice.len().next_multiple_of(BUF_ALIGN_BYTES) };
+        self.push(Part::Data(slice, ram_bytes));
+    }
+
+    fn push(&mut self, part: Part<HEAD_BYTES>) {
+        self.ram_bytes += part.ram_bytes();
+        self.parts.push_back(part);
     }
 
     /// Keeps a place for a head that says how long what follows it is.
@@ -133,10 +166,11 @@ impl<const HEAD_BYTES: usize> SendQueue<HEAD_BYTES> {
                 break;
             }
             self.first_sent -= len;
+            self.ram_bytes -= part.ram_bytes();
             self.parts.pop_front();
         }
         assert!(
-            !self.parts.is_empty() || self.queued_bytes == 0,
+            !self.parts.is_empty() || (self.queued_bytes, self.ram_bytes) == (0, 0),
             "send queue: bytes are counted that are in no part"
         );
     }
@@ -192,6 +226,33 @@ mod tests {
         assert_eq!(queue.behind(&place).collect::<Vec<_>>().concat(), b"cde");
         queue.fill(place, b"b", b"!");
         assert_eq!(taken(&mut queue, 2), b"ab!cde");
+    }
+
+    #[test]
+    fn an_answer_of_few_bytes_counts_the_page_that_it_takes() {
+        let mut queue = SendQueue::<8>::default();
+        for _ in 0..10 {
+            queue.head(b"a", b"b");
+            queue.data(Slice::copy_of(b"c"));
+        }
+        assert_eq!(queue.queued_bytes(), 30);
+        assert!((10 * 4096..10 * 4096 + 1000).contains(&queue.ram_bytes()), "{}", queue.ram_bytes());
+        taken(&mut queue, 7);
+        assert_eq!((queue.queued_bytes(), queue.ram_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn data_that_was_cut_counts_once() {
+        let mut queue = SendQueue::<8>::default();
+        let data = Slice::copy_of(&[7; 8192]);
+        for start in (0..8192).step_by(512) {
+            queue.head(b"a", b"");
+            queue.data(data.slice(start..start + 512));
+            queue.head(b"z", b"");
+        }
+        assert!((8192 + 4096..20_000).contains(&queue.ram_bytes()), "{}", queue.ram_bytes());
+        taken(&mut queue, 1000);
+        assert_eq!((queue.queued_bytes(), queue.ram_bytes()), (0, 0));
     }
 
     #[test]

@@ -382,11 +382,16 @@ impl Slice {
 
     /// Makes it longer by `next` if that follows it in the same buffer; false if it does not.
     pub fn extend(&mut self, next: &Slice) -> bool {
-        let follows = Arc::ptr_eq(&self.buf, &next.buf) && self.end == next.start;
+        let follows = self.is_followed_by(next);
         if follows {
             self.end = next.end;
         }
         follows
+    }
+
+    /// True if `next` begins where it ends in the same buffer.
+    pub fn is_followed_by(&self, next: &Slice) -> bool {
+        Arc::ptr_eq(&self.buf, &next.buf) && self.end == next.start
     }
 
     /// Some of its bytes.

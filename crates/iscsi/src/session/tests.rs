@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     command::perform,
-    pdu::{DataIn, DataOut, READ, STATUS, ScsiCommand, TaskRequest, WRITE},
+    pdu::{DataIn, DataOut, NopOut, READ, STATUS, ScsiCommand, TaskRequest, WRITE},
     receive::Payload,
     task_attribute::TaskAttribute,
 };
@@ -421,6 +421,30 @@ impl Rig {
             self.begin();
         }
     }
+}
+
+/// A peer that pings and takes no answers. However short they are, each takes a page.
+#[test]
+fn short_answers_that_nobody_takes_count_as_what_they_take() {
+    const MEMORY_BYTES: u64 = 4 << 20;
+    let mut rig = Rig::new(true, true, MEMORY_BYTES);
+    let ping = NopOut {
+        opcode: 0x40 | opcode::NOP_OUT,
+        flags: FINAL,
+        itt: 7.into(),
+        ttt: NO_TAG.into(),
+        cmd_sn: 1.into(),
+        ..NopOut::default()
+    };
+    let mut answers = 0;
+    while rig.session.may_receive() {
+        rig.session.receive(Pdu { bhs: ping.into(), data: payload(1), is_intact: true });
+        rig.session.pump();
+        answers += 1;
+    }
+    assert!((100..=MEMORY_BYTES / 4096).contains(&answers), "{answers} answers of a page each");
+    rig.take();
+    assert!(rig.session.may_receive());
 }
 
 /// A host that is told that another one reset its unit takes what was under way there for ended.
