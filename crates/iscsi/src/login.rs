@@ -1,8 +1,8 @@
 //! The login phase (RFC 7143 §6.3) as a state machine: requests in, responses out.
 //!
 //! Invariants: nothing but login requests passes before [`Step::Done`]; a key is negotiated once; the text of
-//! one step, over all PDUs that continue it, is bounded, and so is the answer; an initiator whose host has
-//! credentials leaves the security stage by CHAP alone, in discovery sessions too.
+//! one step, over all PDUs that continue it, is bounded, and so are the answer and the keys of all steps; an initiator
+//! whose host has credentials leaves the security stage by CHAP alone, in discovery sessions too.
 
 use crate::{
     chap::{Challenge, Chap, ChapError, Keys},
@@ -18,6 +18,9 @@ use std::{collections::BTreeSet, fmt};
 const NAME_CHARS_MAX: usize = 223;
 /// Most text in one answer: what an initiator must take before it declared anything else.
 const MAX_ANSWER_BYTES: usize = 8192;
+
+/// Most keys in one login, over all of its steps. Each is remembered, as it may be offered only once; there are about forty.
+const MAX_KEYS: usize = 256;
 
 /// Status-Class and Status-Detail (§11.13.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -315,6 +318,9 @@ impl<'a> Login<'a> {
         if !self.seen.insert(key.to_string()) {
             return Err((LoginStatus::INITIATOR_ERROR, "it offers a key twice"));
         }
+        if self.seen.len() > MAX_KEYS {
+            return Err(malformed("it offers too many keys"));
+        }
         match key {
             "InitiatorName" if value.is_empty() || value.len() > NAME_CHARS_MAX => {
                 return Err((LoginStatus::INITIATOR_ERROR, "its InitiatorName is none"));
@@ -467,6 +473,8 @@ mod tests {
             status(0x87, &format!("{NAMES}InitialR2T=No\0InitialR2T=No\0")),
             LoginStatus::INITIATOR_ERROR
         );
+        let many_keys: String = (0..300).map(|n| format!("X-{n}=1\0")).collect();
+        assert_eq!(status(0x87, &format!("{NAMES}{many_keys}")), LoginStatus::INITIATOR_ERROR);
         assert_eq!(status(0x8F, NAMES), LoginStatus::INITIATOR_ERROR);
         assert_eq!(status(0x84, NAMES), LoginStatus::INITIATOR_ERROR);
     }
