@@ -77,11 +77,12 @@ impl LoginThrottle {
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<PendingLogin> {
         let mut state = self.state.lock();
         let all: usize = state.pending.values().sum();
-        let own = state.pending.entry(address).or_default();
-        if all >= self.max_pending || *own >= self.max_pending_of_address {
+        let own = state.pending.get(&address).copied().unwrap_or(0);
+        if all >= self.max_pending || own >= self.max_pending_of_address {
             return None;
         }
-        *own += 1;
+        // NOTE: entered only once it is let in: nobody takes out an address that was refused.
+        state.pending.insert(address, own + 1);
         Some(PendingLogin { throttle: self.clone(), address })
     }
 }
@@ -160,6 +161,8 @@ mod tests {
         assert!(throttle.admit(address(1)).is_none());
         let _third = throttle.admit(address(2)).unwrap();
         assert!(throttle.admit(address(3)).is_none());
+        // Who was refused is not remembered.
+        assert!(!throttle.state.lock().pending.contains_key(&address(3)));
         drop(first);
         assert!(throttle.admit(address(3)).is_some());
         assert!(!throttle.state.lock().pending.contains_key(&address(3)));
