@@ -7,7 +7,7 @@ use crate::support::{
 };
 use quoin_iscsi::{
     Options,
-    pdu::{DataOut, NO_TAG, NopOut, R2t, ScsiResponse, TaskRequest, TaskResponse, opcode},
+    pdu::{DataOut, NO_TAG, NopOut, R2t, ScsiCommand, ScsiResponse, TaskRequest, TaskResponse, opcode},
 };
 use quoin_target::SessionMemory;
 use std::{
@@ -130,6 +130,136 @@ fn connections_that_do_not_log_in_are_cut_off() {
         assert!(is_cut_off(&mut stream));
     }
     assert_eq!(server.iscsi.metrics().logins_failed, 16);
+    witness.ends_content();
+}
+
+/// Waits until the server holds about what a session takes that has nothing under way.
+fn until_little_is_held(server: &Server) {
+    let started = Instant::now();
+    while server.iscsi.memory().held_bytes() >= 2 * MIB {
+        assert!(started.elapsed() < DEADLINE, "{}", server.iscsi.memory().held_bytes());
+        sleep(Duration::from_millis(1));
+    }
+}
+
+/// Writes of a MiB each, of which the first 8 KiB come along and the rest never comes.
+fn begin_writes(client: &mut Client, lun: [u8; 8], count: usize) {
+    for _ in 0..count {
+        // So many blocks of 512 or of 4096 bytes.
+        let blocks = if lun == [0; 8] { 2048 } else { 256 };
+        let command = ScsiCommand { lun, ..client.command(0xA0, 1 << 20, &write_10(0, blocks)) };
+        client.send(command, &[7; 8192]);
+    }
+}
+
+/// A connection that ends when it should go on, in one of four ways.
+fn ends_in_the_middle(server: &Server, number: u8) {
+    match number % 4 {
+        0 => drop(connect(server)),
+        1 => drop(half_logged_in(server)),
+        2 => drop(Client::logged_in(server, number, "")),
+        _ => {
+            let mut client = Client::logged_in(server, number, "").ready();
+            begin_writes(&mut client, [0; 8], 20);
+            assert_eq!(client.receive().0.operation(), opcode::R2T);
+        }
+    }
+}
+
+#[test]
+fn connections_that_end_in_the_middle_leave_nothing() {
+    const ROUNDS: u64 = 8;
+    let server = server();
+    let witness = Witness::of(&server);
+    for round in 1..=ROUNDS {
+        (0..80).for_each(|number| ends_in_the_middle(&server, number));
+        // Half of them did not log in. They make room for those of the next round.
+        let started = Instant::now();
+        while server.iscsi.metrics().logins_failed < 40 * round {
+            assert!(started.elapsed() < DEADLINE, "{:?}", server.iscsi.metrics());
+            sleep(Duration::from_millis(1));
+        }
+    }
+    until_sessions(&server, 1, || {});
+    until_little_is_held(&server);
+    let metrics = server.iscsi.metrics();
+    assert_eq!((metrics.connections_refused, metrics.logins), (0, 1 + 40 * ROUNDS), "{metrics:?}");
+    witness.ends_content();
+}
+
+#[test]
+fn of_many_that_log_in_under_one_name_again_and_again_one_is_left() {
+    let server = server();
+    let witness = Witness::of(&server);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    let mut client = Client::logged_in(&server, 1, "");
+                    // Another one may have taken its place already.
+                    let ready = NopOut { itt: 7.into(), ..client.word() };
+                    if client.try_send(ready, &[]).and_then(|()| client.try_receive()).is_ok() {
+                        let command = client.command(0xA0, 1 << 20, &write_10(0, 2048));
+                        drop(client.try_send(command, &[7; 8192]));
+                    }
+                }
+            });
+        }
+    });
+    let mut last = Client::logged_in(&server, 1, "").ready();
+    until_sessions(&server, 2, || {});
+    assert!(last.is_quiet());
+    assert_eq!(server.iscsi.metrics().logins, 1 + 8 * 25 + 1);
+    drop(last);
+    until_sessions(&server, 1, || {});
+    until_little_is_held(&server);
+    witness.ends_content();
+}
+
+/// Sends a task management request for a unit and waits for its answer. What is answered before it is of no matter.
+fn manage(client: &mut Client, function: u8, lun: [u8; 8]) {
+    let request = TaskRequest {
+        opcode: 0x40 | opcode::TASK_REQUEST,
+        flags: 0x80 | function,
+        lun,
+        itt: 9999.into(),
+        referenced: NO_TAG.into(),
+        cmd_sn: client.cmd_sn.into(),
+        ..TaskRequest::default()
+    };
+    client.send(request, &[]);
+    loop {
+        let (bhs, _) = client.receive();
+        if bhs.operation() == opcode::TASK_RESPONSE {
+            assert_eq!(TaskResponse::from(bhs).response, 0);
+            return;
+        }
+    }
+}
+
+#[test]
+fn sessions_that_reset_one_unit_all_at_once_get_on_and_no_other_unit_notices() {
+    const LUN_1: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
+    const ABORT_TASK_SET: u8 = 2;
+    const LUN_RESET: u8 = 5;
+    let server = server();
+    let witness = Witness::of(&server);
+    std::thread::scope(|scope| {
+        for isid in 1..=4 {
+            let mut client = Client::logged_in(&server, isid, "");
+            scope.spawn(move || {
+                for round in 0..20 {
+                    begin_writes(&mut client, LUN_1, 100);
+                    manage(&mut client, if round % 4 == isid { ABORT_TASK_SET } else { LUN_RESET }, LUN_1);
+                    assert!(client.is_quiet(), "a task is answered that was reset");
+                }
+            });
+        }
+    });
+    until_sessions(&server, 1, || {});
+    until_little_is_held(&server);
+    let metrics = server.iscsi.metrics();
+    assert_eq!((metrics.task_requests, metrics.rejects), (4 * 20, 0), "{metrics:?}");
     witness.ends_content();
 }
 
