@@ -11,6 +11,7 @@ use crate::{
     server::{OpenGroup, Portal},
     session::{End, Session},
     stall::PATIENCE_TICKS,
+    strangers::Stranger,
     text::Text,
     transmit::Transmit,
     tsih::{Join, TsihLease},
@@ -44,6 +45,8 @@ pub(crate) struct Connection<'a, D: BlockDevice, S> {
     pub(crate) receive: Receive,
     /// Held until it has logged in.
     pub(crate) pending: Option<PendingLogin>,
+    /// Its place among sessions of initiators that no host has, if it is one.
+    pub(crate) stranger: Option<Stranger<'a>>,
     /// The session's TSIH, once it has one.
     pub(crate) tsih: Option<TsihLease<'a>>,
     /// Something was received since the last tick.
@@ -205,6 +208,15 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
                 Join::NoSuchSession => no_such,
             },
         };
+        let is_known = server.target.knows(&name.initiator);
+        if refused.is_none() && !is_known {
+            self.stranger = server.strangers.enter();
+        }
+        let is_let_in = is_known || self.stranger.is_some();
+        let refused = refused.or_else(|| {
+            const WHY: &str = "too many initiators that no host has are logged in";
+            (!is_let_in).then_some((LoginStatus::OUT_OF_RESOURCES, WHY))
+        });
         if let Some((status, why)) = refused {
             let initiator = Some(name.initiator.clone());
             self.tell(LoginFailure { initiator, why, status: Some(status), ..self.failure() });

@@ -30,6 +30,7 @@ mod sequence;
 mod server;
 mod session;
 mod stall;
+mod strangers;
 mod task_attribute;
 mod task_management;
 mod task_set;

@@ -39,6 +39,7 @@ impl LoginStatus {
     pub const SESSION_DOES_NOT_EXIST: Self = Self(2, 0x0A);
     pub const INVALID_DURING_LOGIN: Self = Self(2, 0x0B);
     pub const SERVICE_UNAVAILABLE: Self = Self(3, 1);
+    pub const OUT_OF_RESOURCES: Self = Self(3, 2);
 }
 
 impl fmt::Display for LoginStatus {

@@ -5,6 +5,7 @@ use crate::{
     login_throttle::{LoginFailure, LoginThrottle, PendingLogin},
     metrics::{Metrics, MetricsSnapshot},
     receive::Receive,
+    strangers::Strangers,
     tsih::TsihTable,
 };
 use parking_lot::Mutex;
@@ -44,7 +45,7 @@ const FIRST_GROUP: u16 = 1;
 
 /// How the server behaves.
 pub struct Options {
-    /// Connections served at once; further ones are closed.
+    /// Connections served at once; further ones are closed. Sessions of initiators that no host has may be a quarter of them.
     pub max_connections: usize,
     /// Connections that have not logged in yet, altogether; further ones are closed.
     pub max_pending_logins: usize,
@@ -97,6 +98,7 @@ pub struct IscsiServer<D: BlockDevice> {
     pub(crate) options: Options,
     pub(crate) metrics: Metrics,
     login_throttle: Arc<LoginThrottle>,
+    pub(crate) strangers: Strangers,
     pub(crate) tsihs: TsihTable,
     closed: watch::Sender<Closed>,
     portals: Mutex<Vec<Portal>>,
@@ -149,6 +151,7 @@ impl<D: BlockDevice> IscsiServer<D> {
         Arc::new(Self {
             target,
             tsihs: TsihTable::default(),
+            strangers: Strangers::among(options.max_connections),
             login_throttle: LoginThrottle::new(
                 options.max_pending_logins,
                 options.max_pending_logins_of_address,
@@ -319,6 +322,7 @@ impl<D: BlockDevice> Accepted<D> {
             group,
             receive,
             pending,
+            stranger: None,
             tsih,
             heard: false,
             quiet_ticks: 0,

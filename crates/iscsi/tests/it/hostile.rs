@@ -120,6 +120,34 @@ fn connections_that_do_not_log_in_are_bounded() {
     witness.ends_content();
 }
 
+/// Initiators that no host has see nothing, and take no places that hosts need.
+#[test]
+fn strangers_that_stay_leave_room_for_hosts() {
+    const OUT_OF_RESOURCES: (u8, u8) = (3, 2);
+    let server = Server::with(target(), Options { max_connections: 16, ..options() });
+    let witness = Witness::of(&server);
+    let log_in = |n: u8| {
+        let mut client = Client::connect(&server);
+        let response = client.login_as("iqn.2026-11.test:stranger", n, 0, 0, "");
+        (client, (response.status_class, response.status_detail))
+    };
+    // A quarter of the connections is for them.
+    let mut there: Vec<_> = (0..4).map(|n| log_in(n)).collect();
+    assert!(there.iter().all(|(_, status)| *status == (0, 0)));
+    for n in 4..20 {
+        assert_eq!(log_in(n).1, OUT_OF_RESOURCES);
+    }
+    let _hosts: Vec<_> = (2..8).map(|isid| Client::logged_in(&server, isid, "")).collect();
+    // One that leaves makes room for another.
+    there.pop();
+    let started = Instant::now();
+    while log_in(4).1 == OUT_OF_RESOURCES {
+        assert!(started.elapsed() < DEADLINE, "{:?}", server.iscsi.metrics());
+        sleep(Duration::from_millis(1));
+    }
+    witness.ends_content();
+}
+
 #[test]
 fn connections_that_do_not_log_in_are_cut_off() {
     let options = Options { login_timeout: Duration::from_secs(1), ..options() };
