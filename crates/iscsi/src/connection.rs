@@ -49,10 +49,8 @@ pub(crate) struct Connection<'a, D: BlockDevice, S> {
     pub(crate) stranger: Option<Stranger<'a>>,
     /// The session's TSIH, once it has one.
     pub(crate) tsih: Option<TsihLease<'a>>,
-    /// Something was received since the last tick.
-    pub(crate) heard: bool,
-    /// Ticks since something was.
-    pub(crate) quiet_ticks: u32,
+    /// Ticks since something was received; `None`: there was no tick since.
+    pub(crate) quiet_ticks: Option<u32>,
 }
 
 impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S> {
@@ -185,6 +183,38 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
         Ok(poll_fn(|cx| out.poll_flush(stream, cx)).await?)
     }
 
+    /// Whether the array has a session for one that has proven who it is. A login that names a session wants to join it, or
+    /// to take its connection over.
+    fn let_in(
+        &mut self,
+        name: &NexusName,
+        established: &Established,
+    ) -> Result<(), (LoginStatus, &'static str)> {
+        const NO_SUCH: (LoginStatus, &str) =
+            (LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist");
+        match (established.tsih, established.kind) {
+            (0, _) => {}
+            (_, SessionKind::Discovery) => return Err(NO_SUCH),
+            (tsih, SessionKind::Normal) => match self.server.tsihs.join(name, tsih, established.cid) {
+                // Its session goes on under its TSIH, without the tasks it had (§6.3.4).
+                Join::Reinstate => {}
+                Join::Add => {
+                    return Err((LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here"));
+                }
+                Join::NoSuchSession => return Err(NO_SUCH),
+            },
+        }
+        if !self.server.target.knows(&name.initiator) {
+            let place = self.server.strangers.enter();
+            let place = place.ok_or((
+                LoginStatus::OUT_OF_RESOURCES,
+                "too many initiators that no host has are logged in",
+            ))?;
+            self.stranger = Some(place);
+        }
+        Ok(())
+    }
+
     async fn establish(
         &mut self,
         login: &mut Login<'_>,
@@ -195,29 +225,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
     ) -> Result<Session<D>, IscsiError> {
         let (server, group) = (self.server, self.group.group);
         let name = NexusName { initiator: established.initiator.clone(), isid: established.isid, group };
-        let no_such =
-            Some((LoginStatus::SESSION_DOES_NOT_EXIST, "the session it wants to join does not exist"));
-        // A login that names a session wants to join it, or to take its connection over.
-        let refused = match (established.tsih, established.kind) {
-            (0, _) => None,
-            (_, SessionKind::Discovery) => no_such,
-            (tsih, SessionKind::Normal) => match server.tsihs.join(&name, tsih, established.cid) {
-                // Its session goes on under its TSIH, without the tasks it had (§6.3.4).
-                Join::Reinstate => None,
-                Join::Add => Some((LoginStatus::TOO_MANY_CONNECTIONS, "a session has one connection here")),
-                Join::NoSuchSession => no_such,
-            },
-        };
-        let is_known = server.target.knows(&name.initiator);
-        if refused.is_none() && !is_known {
-            self.stranger = server.strangers.enter();
-        }
-        let is_let_in = is_known || self.stranger.is_some();
-        let refused = refused.or_else(|| {
-            const WHY: &str = "too many initiators that no host has are logged in";
-            (!is_let_in).then_some((LoginStatus::OUT_OF_RESOURCES, WHY))
-        });
-        if let Some((status, why)) = refused {
+        if let Err((status, why)) = self.let_in(&name, established) {
             let initiator = Some(name.initiator.clone());
             self.tell(LoginFailure { initiator, why, status: Some(status), ..self.failure() });
             self.send_login(login.refusal(request, status), Vec::new()).await?;
@@ -318,10 +326,11 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             return Err(IscsiError::Stalled { what, limit: period * PATIENCE_TICKS as u32 });
         }
         // A peer of which nothing is heard is asked, and given up when it stays silent.
-        self.quiet_ticks = if std::mem::take(&mut self.heard) { 0 } else { self.quiet_ticks + 1 };
-        match self.quiet_ticks {
+        let quiet_ticks = self.quiet_ticks.map_or(0, |ticks| ticks + 1);
+        self.quiet_ticks = Some(quiet_ticks);
+        match quiet_ticks {
             0 => {}
-            SILENT_TICKS.. => return Err(IscsiError::Silent(period * self.quiet_ticks)),
+            SILENT_TICKS.. => return Err(IscsiError::Silent(period * quiet_ticks)),
             _ if session.nexus.is_some() => session.ping(),
             _ => {}
         }
@@ -380,7 +389,7 @@ impl<'a, D: BlockDevice, S: AsyncRead + AsyncWrite + Unpin> Connection<'a, D, S>
             match ready!(self.receive.poll_fill(&mut self.stream, cx))? {
                 0 => return Poll::Ready(Err(IscsiError::Closed)),
                 _ => {
-                    self.heard = true;
+                    self.quiet_ticks = None;
                     session.heard(self.server.options.clock.now());
                 }
             }

@@ -324,8 +324,7 @@ impl<D: BlockDevice> Accepted<D> {
             pending,
             stranger: None,
             tsih,
-            heard: false,
-            quiet_ticks: 0,
+            quiet_ticks: Some(0),
         };
         match connection.run().await {
             Ok(()) => tracing::info!(%peer, "initiator logged out"),

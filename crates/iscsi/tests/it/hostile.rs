@@ -132,7 +132,7 @@ fn strangers_that_stay_leave_room_for_hosts() {
         (client, (response.status_class, response.status_detail))
     };
     // A quarter of the connections is for them.
-    let mut there: Vec<_> = (0..4).map(|n| log_in(n)).collect();
+    let mut there: Vec<_> = (0..4).map(&log_in).collect();
     assert!(there.iter().all(|(_, status)| *status == (0, 0)));
     for n in 4..20 {
         assert_eq!(log_in(n).1, OUT_OF_RESOURCES);
