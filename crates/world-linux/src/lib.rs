@@ -20,6 +20,7 @@ mod error;
 mod huge_pages;
 mod poll;
 mod ring;
+mod time_slice;
 mod timer;
 mod workers;
 mod world;

@@ -3,6 +3,7 @@
 use crate::{
     StartError,
     ring::{self, Local},
+    time_slice::ask_for_short_slices,
     timer,
     workers::{Fuse, Workers},
 };
@@ -228,6 +229,10 @@ fn run_thread(
     mut messages: UnboundedReceiver<Message>,
     report: &mpsc::Sender<Result<(), StartError>>,
 ) {
+    if let Thread::Data(_) = thread {
+        // If the system refuses, hosts wait a little longer where cores are busy.
+        let _ = ask_for_short_slices();
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(report.send(Err(StartError::Thread(error)))),
