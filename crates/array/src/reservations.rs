@@ -34,18 +34,18 @@ impl Array {
     /// As [`Array::volume`]; [`ReservationError`] while there are any, without `force`, or if the volume cannot harden it.
     pub async fn clear_reservations(&self, volume: &str, force: bool) -> Result<(), ArrayError> {
         let device = self.volume(volume)?;
-        let view = self.target().reservations(&device);
-        if view.is_empty() {
-            return Ok(());
-        }
-        let users = users_of(&view);
         let volume = volume.to_owned();
+        let may = |view: &ReservationsView| force || users_of(view).is_empty();
+        // NOTE: without the turn of changes: this waits for hosts that change reservations, and those for writes.
+        let cleared = self.target().clear_reservations(&device, may).await;
+        let view = match cleared {
+            Ok(view) if view.is_empty() => return Ok(()),
+            Ok(view) => view,
+            Err(error) => return Err(ReservationError::NotKept { volume, error }.into()),
+        };
+        let users = users_of(&view);
         if !force && !users.is_empty() {
             return Err(ReservationError::InUse { volume, users }.into());
-        }
-        // NOTE: without the turn of changes: hosts that write must not hold up other changes.
-        if let Err(error) = self.target().clear_reservations(&device).await {
-            return Err(ReservationError::NotKept { volume, error }.into());
         }
         let text = match (view.is_unreadable, users.as_slice()) {
             (true, _) => "reservations that could not be read cleared".to_owned(),

@@ -141,15 +141,23 @@ impl<D: BlockDevice> Target<D> {
         reservations.view(|nexus| self.has_session(&NexusName::of(nexus)))
     }
 
-    /// Ends all registrations and reservations of a volume, hardened on return; hosts that had any learn of it by a unit
-    /// attention.
+    /// Ends all registrations and reservations of a volume, hardened on return, if `may` agrees to that; hosts that had any learn
+    /// of it by a unit attention. Returns what there was.
     ///
     /// # Errors
     /// The device cannot harden it. Nothing has changed then.
-    pub async fn clear_reservations(&self, device: &D) -> Result<(), DeviceError> {
+    pub async fn clear_reservations(
+        &self,
+        device: &D,
+        may: impl FnOnce(&ReservationsView) -> bool,
+    ) -> Result<ReservationsView, DeviceError> {
         let state = self.unit_of(device);
         let turn = state.changing.lock().await;
         let mut after = state.reservations();
+        let before = after.view(|nexus| self.has_session(&NexusName::of(nexus)));
+        if before.is_empty() || !may(&before) {
+            return Ok(before);
+        }
         let effect = after.end();
         // NOTE: compared with what the device has, which may be what cannot be read.
         if device.kept(Kept::Reservations).is_some() {
@@ -158,7 +166,7 @@ impl<D: BlockDevice> Target<D> {
         state.set_reservations(after);
         drop(turn);
         self.tell(effect, device).await;
-        Ok(())
+        Ok(before)
     }
 
     /// Tells sessions what became of their registrations, and has their commands aborted.

@@ -133,7 +133,7 @@ fn drives() -> OpenApiRouter<Server> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Forced {
-    /// Do it although hosts or clients that see it are logged in.
+    /// Do it although hosts or clients use it: they are logged in, or have reserved it.
     #[serde(default)]
     #[param(required = false)]
     force: bool,

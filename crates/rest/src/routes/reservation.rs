@@ -4,6 +4,7 @@ use crate::{
     extract::{Path, Query},
     failure::{ChangeProblems, Failure, ReadProblems},
     list::{List, PageParameters},
+    routes::Forced,
     server::Server,
 };
 use axum::{
@@ -23,17 +24,6 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub(crate) struct Filters {
     /// Only volumes that this host is registered with.
     host: Option<String>,
-}
-
-/// Whether to do what hosts rely on not being done.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Cleared {
-    /// Do it although hosts are registered.
-    #[serde(default)]
-    #[param(required = false)]
-    force: bool,
 }
 
 pub(crate) fn routes() -> OpenApiRouter<Server> {
@@ -72,13 +62,13 @@ pub(crate) async fn show(
 /// Remove all registrations and reservations of a volume; hosts that had any learn of it
 #[utoipa::path(
     delete, operation_id = "clear_reservations", path = "/volumes/{name}/reservations", tag = "reservations",
-    params(("name" = String, Path, description = "The volume"), Cleared),
+    params(("name" = String, Path, description = "The volume"), Forced),
     responses((status = 204, description = "Cleared"), ChangeProblems)
 )]
 pub(crate) async fn clear(
     State(server): State<Server>,
     Path(name): Path<String>,
-    Query(Cleared { force }): Query<Cleared>,
+    Query(Forced { force }): Query<Forced>,
 ) -> Result<StatusCode, Failure> {
     server.change(async move |array| array.clear_reservations(&name, force).await).await?;
     Ok(StatusCode::NO_CONTENT)

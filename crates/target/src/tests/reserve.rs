@@ -211,8 +211,12 @@ fn an_administrator_sees_and_ends_what_is_reserved() {
     assert_eq!(listed, [(1, 1, true), (2, 2, false)]);
     assert_eq!(write(&mut second), Status::ReservationConflict);
 
+    // Without consent nothing changes.
+    assert_eq!(now(target.clear_reservations(&device, |found| *found != view)).unwrap(), view);
+    assert_eq!(write(&mut second), Status::ReservationConflict);
+
     let notices = [first.notices(), second.notices()];
-    now(target.clear_reservations(&device)).unwrap();
+    now(target.clear_reservations(&device, |_| true)).unwrap();
     for (session, notices) in [&mut first, &mut second].into_iter().zip(notices) {
         let Notice::Attention { unit, sense: told } = now(notices.next()) else { panic!("an attention") };
         session.attend(unit, told);
@@ -228,7 +232,7 @@ fn an_administrator_ends_what_cannot_be_read_although_no_host_sees_the_volume() 
     let (target, device) = (Target::<RamDevice>::new("iqn.2026-11.test:array"), device(1));
     now(device.keep(Kept::Reservations, Some(b"{".to_vec()))).unwrap();
     assert!(target.reservations(&device).is_unreadable);
-    now(target.clear_reservations(&device)).unwrap();
+    now(target.clear_reservations(&device, |_| true)).unwrap();
     assert!(target.reservations(&device).is_empty());
     assert_eq!(device.kept(Kept::Reservations), None);
 }
@@ -237,7 +241,7 @@ fn an_administrator_ends_what_cannot_be_read_although_no_host_sees_the_volume() 
 fn what_is_reserved_stays_if_its_end_cannot_be_hardened() {
     let (target, device, [_, mut second]) = reserved(WRITE_EXCLUSIVE);
     device.fail(Some(DeviceError::Offline { volume: device.name(), reason: "test".into() }));
-    assert!(now(target.clear_reservations(&device)).is_err());
+    assert!(now(target.clear_reservations(&device, |_| true)).is_err());
     device.fail(None);
     assert_eq!(write(&mut second), Status::ReservationConflict);
     assert_eq!(target.reservations(&device).registrations.len(), 2);
